@@ -1,0 +1,155 @@
+//! `hapax demo`: the main job, end to end, on this machine and with nothing set up before.
+//!
+//! Service and simulator are real child processes of this very executable. Attackers submit,
+//! repeat, race and refund; the service is killed in the middle and started again on the same port
+//! and data. Then the books are audited against what really happened at the channel. The attacker's
+//! own numbers are not believed: every figure comes from the database, the simulator, and a ledger
+//! of effects that has no unique constraint.
+
+mod audit;
+mod curtain;
+mod stage;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context;
+use hapax_storm::{Control, Merchant, Pace, Plan, Progress};
+use tokio::sync::mpsc;
+
+use self::{audit::Account, curtain::Curtain, stage::Stage};
+use crate::{end::End, output};
+
+/// Orders that are worth the name of a storm.
+const ORDERS: u32 = 200;
+/// The service is dead for at least this long.
+const DEAD: Duration = Duration::from_millis(150);
+/// Everything must have come to rest within this time after the storm.
+const REST_MAX: Duration = Duration::from_secs(60);
+/// Pause between two looks whether everything is at rest.
+const REST_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(clap::Args)]
+#[command(after_help = "Example: hapax demo --orders 200 --seed 7 --json\n\n\
+    Exit code 0 only if nothing was duplicated, nothing was lost, and every kind of trouble really \
+    happened; 5 if something was duplicated or lost.")]
+pub(crate) struct Args {
+    /// How many orders, each submitted at least five times at once
+    #[arg(long, default_value_t = ORDERS)]
+    orders: u32,
+    /// Decides the whole workload; without it, chance does
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print the account as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Leave service and simulator up and print how to reach them
+    #[arg(long)]
+    keep: bool,
+}
+
+pub(crate) async fn run(args: Args) -> End {
+    match play(&args).await {
+        Ok(account) => end(&args, &account),
+        Err(error) => error.into(),
+    }
+}
+
+fn end(args: &Args, account: &Account) -> End {
+    let shown = if args.json { output::json(account) } else { curtain::show(account) };
+    if let Err(error) = shown {
+        return error.into();
+    }
+    match account.verdict {
+        audit::Verdict::Pass => End::Fine,
+        audit::Verdict::Fail => End::Violated("something was duplicated or lost".to_owned()),
+        audit::Verdict::Void => {
+            End::failed("some kind of trouble did not happen, so this run proves nothing")
+        }
+    }
+}
+
+async fn play(args: &Args) -> anyhow::Result<Account> {
+    let seed = args.seed.map_or_else(chance, Ok)?;
+    let merchant = Merchant::open(seed, hapax_storm::Manner::default()).await?;
+    let mut stage = Stage::set(seed, &merchant).await?;
+    let curtain = Curtain::new(args.orders);
+    let plan = plan(args, seed, &stage);
+    let found = storm(plan, &merchant, &mut stage, curtain.clone()).await?;
+    curtain.say("coming to rest");
+    rest(&stage).await?;
+    curtain.say("auditing");
+    let mut account = audit::audit(&stage, seed).await?;
+    account.hear(&found);
+    curtain.close();
+    if args.keep {
+        stage.keep().await?;
+    } else {
+        let stopped = stage.strike().await;
+        account.stop(stopped);
+    }
+    Ok(account)
+}
+
+fn chance() -> anyhow::Result<u64> {
+    let seed = getrandom::u64().context("the system gives no random bytes")?;
+    // Short enough to be typed again.
+    Ok(seed % 1_000_000)
+}
+
+fn plan(args: &Args, seed: u64, stage: &Stage) -> Plan {
+    let mut plan = Plan::new(stage.service(), stage.simulator(), stage.tenants());
+    plan.seed = seed;
+    plan.orders = args.orders;
+    plan.pace = Pace {
+        deadline: Duration::from_secs(60 + u64::from(args.orders) / 4),
+        expiry_short: Duration::from_secs(3),
+        ..Pace::default()
+    };
+    plan.marks = vec![0.4];
+    plan
+}
+
+/// Attacks, and kills the service at each mark.
+async fn storm(
+    plan: Plan,
+    merchant: &Merchant,
+    stage: &mut Stage,
+    curtain: Curtain,
+) -> anyhow::Result<hapax_storm::Report> {
+    let (marks, mut killing) = mpsc::unbounded_channel();
+    let control = Control::new();
+    let seen = curtain.clone();
+    let attack = hapax_storm::run(plan, merchant, &control, move |progress| match progress {
+        // The stage is gone only when the storm is over.
+        Progress::Mark { .. } => drop(marks.send(())),
+        progress => seen.see(progress),
+    });
+    let trouble = Arc::new(Mutex::new(None));
+    let killer = async {
+        while killing.recv().await.is_some() {
+            curtain.say("kill -9 of the service");
+            if let Err(error) = stage.kill_and_restart(DEAD).await {
+                *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                control.stop();
+                return;
+            }
+        }
+    };
+    let (report, ()) = tokio::join!(attack, killer);
+    if let Some(error) = trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(error);
+    }
+    Ok(report?)
+}
+
+/// Waits until nothing is under way any more. What is still under way then is for the audit.
+async fn rest(stage: &Stage) -> anyhow::Result<()> {
+    let give_up_at = stage::now() + REST_MAX;
+    while audit::is_busy(stage).await? && stage::now() < give_up_at {
+        stage::pause(REST_PAUSE).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! Creating a payment: written down, prepared at the channel, kept for the buyer.
+//!
+//! Invariant: the number and the bytes of a request to the channel are written down before they
+//! are sent, and a repeat sends the same (`a_kill_after_the_channel_was_asked_leaves_one_attempt`).
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hapax::{
+    Timestamp, Work,
+    lock::{LockName, Once},
+};
+
+use super::{Desk, check, notify, on};
+use crate::{
+    channel::{Call, Cause, Frozen, Meaning, PaymentNo, Purchase, Unfit},
+    db::{
+        moment, orders,
+        payments::{self, Payment},
+    },
+    error::Error,
+    ledger::create::{self, Draft, Opened, Wanted},
+    number,
+    order::Conflict,
+    payment::Status,
+};
+
+/// Times that the channel is asked within one request before the sweep goes on with it.
+const PREPARE_TRIES: u32 = 3;
+/// Pause between two tries: long enough for a connection to come back.
+const PREPARE_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a request for a payment came to.
+#[derive(Clone, Debug)]
+pub(crate) enum Created {
+    /// It can be paid, or is paid.
+    Ready {
+        payment: Box<Payment>,
+        /// Whether this request opened the attempt.
+        is_fresh: bool,
+    },
+    /// The order has other content.
+    Conflict(Vec<Conflict>),
+    /// The channel will not take it.
+    Refused(Box<Payment>),
+    /// The channel cannot be asked for this.
+    Unfit(Unfit),
+    /// Somebody works on it, or the channel has not answered: not a failure.
+    Processing {
+        /// When another look is worth it.
+        retry_after: Duration,
+    },
+}
+
+impl Desk {
+    /// Opens or finds the attempt for an order and gets it ready to be paid.
+    ///
+    /// One caller per order works at a time; the others wait a little, look again, and are told
+    /// "processing" if it takes longer.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        wanted: Wanted,
+        expires_in: Duration,
+        work: &Work,
+    ) -> Result<Created, Error> {
+        let name = LockName::of(&wanted.tenant, "order", wanted.order_id.as_str());
+        let wait = self.config.periods.wait.0;
+        let look = async || self.find_ready(&wanted).await;
+        let drive = async |_| self.open_and_prepare(&wanted, expires_in, work).await;
+        match self.turnstile.once(name, wait, look, drive).await? {
+            Once::Worked(created) | Once::Found(created) => Ok(created),
+            Once::Processing { retry_after } => Ok(Created::Processing { retry_after }),
+        }
+    }
+
+    /// What can be answered without any work.
+    async fn find_ready(&self, wanted: &Wanted) -> Result<Option<Created>, Error> {
+        let mut reader = self.reader().await?;
+        let newest = orders::newest(on(&mut reader), &wanted.tenant, &wanted.order_id).await?;
+        let Some(order) = newest else { return Ok(None) };
+        if order.paid_by.is_some() && wanted.is_repurchase {
+            return Ok(None);
+        }
+        match create::existing(on(&mut reader), wanted, &order).await? {
+            Some(Opened::Conflict(conflicts)) => Ok(Some(Created::Conflict(conflicts))),
+            Some(Opened::Paid(payment) | Opened::Open(payment) | Opened::Fresh(payment))
+                if payment.pay_data.is_some() =>
+            {
+                Ok(Some(Created::Ready { payment, is_fresh: false }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn open_and_prepare(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        expires_in: Duration,
+        work: &Work,
+    ) -> Result<Created, Error> {
+        let now = self.now().await?;
+        let draft = match self.draft(wanted, expires_in, work, now).await? {
+            Ok(draft) => draft,
+            Err(why) => return Ok(Created::Unfit(why)),
+        };
+        let (rules, asked, point) = (self.rules(), wanted.clone(), draft.clone());
+        let opened = self
+            .sql
+            .write("payment.open", async move |mut tx| {
+                create::open(&mut tx, &asked, &point, &rules, now).await
+            })
+            .await?;
+        match opened {
+            Opened::Fresh(payment) => {
+                notify::judge_again(self, &payment.payment_no).await?;
+                self.prepare(*payment, true).await
+            }
+            Opened::Open(payment) if payment.status == Status::Created => {
+                self.prepare(*payment, false).await
+            }
+            Opened::Open(payment) if payment.status == Status::Closing => {
+                Ok(Created::Processing { retry_after: self.config.periods.wait.0 })
+            }
+            Opened::Open(payment) | Opened::Paid(payment) => {
+                Ok(Created::Ready { payment, is_fresh: false })
+            }
+            Opened::Conflict(conflicts) => Ok(Created::Conflict(conflicts)),
+        }
+    }
+
+    /// The number and the bytes for a new attempt. A request that was begun before goes on with
+    /// the number that its recovery point holds.
+    async fn draft(
+        &self,
+        wanted: &Wanted,
+        expires_in: Duration,
+        work: &Work,
+        now: Timestamp,
+    ) -> Result<Result<Draft, Unfit>, Error> {
+        let payment_no = match work.point() {
+            Some(point) => read_point(&point)?,
+            None => {
+                let fresh = number::payment_no()?;
+                work.checkpoint(Bytes::copy_from_slice(fresh.as_str().as_bytes())).await?;
+                fresh
+            }
+        };
+        let expires_at = now.plus(expires_in);
+        let purchase = Purchase {
+            payment_no: payment_no.clone(),
+            amount: wanted.content.amount,
+            currency: wanted.content.currency,
+            subject: wanted.content.subject.clone(),
+            expires_at: moment(expires_at)?,
+            way: wanted.way,
+        };
+        let channel = self.channel(&wanted.tenant, wanted.channel)?;
+        let frozen = channel.freeze_purchase(&purchase, moment(now)?);
+        Ok(frozen.map(|frozen| Draft { payment_no, frozen, expires_at }))
+    }
+
+    /// Asks the channel to take the money, with the bytes that were written down.
+    pub(crate) async fn prepare(
+        self: &Arc<Self>,
+        payment: Payment,
+        is_fresh: bool,
+    ) -> Result<Created, Error> {
+        let channel = self.channel(&payment.tenant, payment.channel)?;
+        let no = payment.payment_no.clone();
+        let mut frozen = payment.frozen.clone();
+        for attempt in 1..=PREPARE_TRIES {
+            match channel.prepare(&frozen).await {
+                Call::Done(data) => {
+                    let (rules, now) = (self.rules(), self.now().await?);
+                    let kept = self
+                        .sql
+                        .write("payment.prepared", async move |mut tx| {
+                            create::prepared(&mut tx, &no, &data, &rules, now).await
+                        })
+                        .await?;
+                    return Ok(self.told(kept, is_fresh));
+                }
+                Call::Refused(refusal) => {
+                    return self.refused(payment, refusal.meaning, &refusal.said.to_string()).await;
+                }
+                Call::Unknown(cause) => {
+                    tracing::info!(payment = %no, error = %cause, "the channel did not confirm");
+                    if let Cause::TurnedAway(_) = cause {
+                        // The signed time has aged: the same content is signed anew.
+                        frozen = self.freeze_again(&payment).await?;
+                    }
+                }
+            }
+            if attempt < PREPARE_TRIES {
+                self.pause(PREPARE_PAUSE).await;
+            }
+        }
+        Ok(Created::Processing { retry_after: self.config.periods.wait.0 })
+    }
+
+    async fn freeze_again(&self, payment: &Payment) -> Result<Frozen, Error> {
+        let now = self.now().await?;
+        let purchase = Purchase {
+            payment_no: payment.payment_no.clone(),
+            amount: payment.amount,
+            currency: payment.currency,
+            subject: payment.subject.clone(),
+            expires_at: moment(payment.expires_at)?,
+            way: payment.way,
+        };
+        let channel = self.channel(&payment.tenant, payment.channel)?;
+        // Past its expiry it cannot be prepared any more; the sweep closes it.
+        Ok(channel.freeze_purchase(&purchase, moment(now)?).unwrap_or(payment.frozen.clone()))
+    }
+
+    /// Goes on with an attempt that was written down, whatever state it is in.
+    pub(crate) async fn drive(self: &Arc<Self>, payment: Payment) -> Result<Created, Error> {
+        match payment.status {
+            Status::Created => self.prepare(payment, true).await,
+            Status::Waiting
+            | Status::Closing
+            | Status::Closed
+            | Status::Paid
+            | Status::Failed => Ok(self.told(Some(payment), true)),
+        }
+    }
+
+    async fn refused(
+        self: &Arc<Self>,
+        payment: Payment,
+        meaning: Meaning,
+        said: &str,
+    ) -> Result<Created, Error> {
+        tracing::warn!(payment = %payment.payment_no, said, "the channel refused a payment");
+        match meaning {
+            Meaning::Final | Meaning::Conflict | Meaning::AlreadyClosed => {
+                let (no, why, now) =
+                    (payment.payment_no.clone(), said.to_owned(), self.now().await?);
+                let kept = self
+                    .sql
+                    .write("payment.refused", async move |mut tx| {
+                        create::refused(&mut tx, &no, &why, now).await
+                    })
+                    .await?;
+                Ok(self.told(kept, false))
+            }
+            Meaning::AlreadyPaid | Meaning::Ask => {
+                let no = payment.payment_no.clone();
+                check::ask_channel(self, &payment).await?;
+                let mut reader = self.reader().await?;
+                Ok(self.told(payments::find(on(&mut reader), &no).await?, false))
+            }
+            // Nothing is wrong with the request: the sweep sends the same bytes again.
+            _ => Ok(Created::Processing { retry_after: self.config.periods.wait.0 }),
+        }
+    }
+
+    /// What the state of an attempt says to whoever asked for it.
+    fn told(&self, payment: Option<Payment>, is_fresh: bool) -> Created {
+        let processing = Created::Processing { retry_after: self.config.periods.wait.0 };
+        let Some(payment) = payment.map(Box::new) else { return processing };
+        match payment.status {
+            Status::Failed => Created::Refused(payment),
+            Status::Created => processing,
+            Status::Waiting | Status::Closing | Status::Closed | Status::Paid => {
+                Created::Ready { payment, is_fresh }
+            }
+        }
+    }
+}
+
+/// Reads the recovery point of a create request: its payment number.
+pub(crate) fn read_point(point: &Bytes) -> Result<PaymentNo, Error> {
+    let text = std::str::from_utf8(point).map_err(Error::corrupt)?;
+    PaymentNo::parse(text).map_err(Error::corrupt)
+}

@@ -1,0 +1,196 @@
+//! Giving money back: set aside, ask under one number until it is known, then follow.
+//!
+//! Invariant: a refund keeps its number and its bytes for ever; "unknown" stays
+//! ([`Status::Sent`]) and is asked about, never tried under a new number
+//! (`an_unanswered_refund_is_made_once`).
+
+use std::sync::Arc;
+
+use hapax::Tenant;
+
+use super::{Desk, check::Next, on};
+use crate::{
+    channel::{self, Call, Cause, Frozen, Meaning, RefundNo, RefundSeen, RefundTaken},
+    db::{
+        moment,
+        payments::{self, Payment},
+        refunds::{self, NewRefund, Refund},
+    },
+    error::{Error, Kind},
+    ledger::refunds::{self as books, Requested},
+    refund::Status,
+};
+
+const STEP: Next = Next::Step { no_later_than: None };
+
+impl Desk {
+    /// Writes a merchant's refund down and asks the channel for it.
+    pub(crate) async fn refund(
+        self: &Arc<Self>,
+        payment: &Payment,
+        new: NewRefund,
+    ) -> Result<Requested, Error> {
+        let (payment, now) = (payment.clone(), self.now().await?);
+        let requested = self
+            .sql
+            .write("refund.request", async move |mut tx| {
+                let fresh = payments::find(crate::db::conn(&mut tx), &payment.payment_no).await?;
+                books::request(&mut tx, &fresh.unwrap_or(payment), &new, now).await
+            })
+            .await?;
+        match requested {
+            Requested::New(written) => {
+                Ok(Requested::New(Box::new(self.drive_and_look(&written).await?)))
+            }
+            Requested::Known(written) if !books::is_over(&written) => {
+                Ok(Requested::Known(Box::new(self.drive_and_look(&written).await?)))
+            }
+            settled => Ok(settled),
+        }
+    }
+
+    async fn drive_and_look(self: &Arc<Self>, written: &Refund) -> Result<Refund, Error> {
+        self.drive_refund(written).await?;
+        let mut reader = self.reader().await?;
+        let found = refunds::find(on(&mut reader), &written.tenant, &written.refund_no).await?;
+        Ok(found.unwrap_or_else(|| written.clone()))
+    }
+
+    /// Does what is due for a refund.
+    pub(crate) async fn drive_refund(self: &Arc<Self>, refund: &Refund) -> Result<Next, Error> {
+        match refund.status {
+            Status::Reserved => self.send_refund(refund).await,
+            Status::Sent => self.ask_refund(refund).await,
+            Status::Done | Status::Refused => Ok(Next::Never),
+        }
+    }
+
+    /// Sends a refund for the first time: the bytes are written down before they leave.
+    async fn send_refund(self: &Arc<Self>, refund: &Refund) -> Result<Next, Error> {
+        let now = self.now().await?;
+        let payment = self.payment_of(refund).await?;
+        let frozen = self.freeze_refund(&payment, refund).await?;
+        let (written, bytes) = (refund.clone(), frozen.clone());
+        let ask_again_at = now.plus(self.config.periods.refund_ask_after.0);
+        let sent = self
+            .sql
+            .write("refund.asked", async move |mut tx| {
+                books::asked(&mut tx, &written, &bytes, ask_again_at, now).await
+            })
+            .await?;
+        match sent {
+            Some(sent) => self.call_refund(&payment, &sent, &frozen, false).await,
+            None => Ok(Next::Now),
+        }
+    }
+
+    async fn freeze_refund(&self, payment: &Payment, refund: &Refund) -> Result<Frozen, Error> {
+        let request = channel::Refund {
+            payment_no: refund.payment_no.clone(),
+            refund_no: refund.refund_no.clone(),
+            amount: refund.amount,
+            currency: refund.currency,
+        };
+        let now = moment(self.now().await?)?;
+        let channel = self.channel(&refund.tenant, payment.channel)?;
+        channel
+            .freeze_refund(&request, now)
+            .map_err(|why| Error::caused(Kind::Config, "freeze the refund", why))
+    }
+
+    /// Asks about a refund whose end is not known, and sends the same bytes again if the channel
+    /// does not have it.
+    async fn ask_refund(self: &Arc<Self>, refund: &Refund) -> Result<Next, Error> {
+        let now = self.now().await?;
+        let ask_from = refund.sent_at.unwrap_or(now).plus(self.config.periods.refund_ask_after.0);
+        if now < ask_from {
+            return Ok(Next::Step { no_later_than: Some(ask_from) });
+        }
+        let payment = self.payment_of(refund).await?;
+        let channel = self.channel(&refund.tenant, payment.channel)?;
+        match channel.query_refund(&refund.payment_no, &refund.refund_no, moment(now)?).await {
+            Call::Done(RefundSeen::Made { amount, .. }) if amount == refund.amount => {
+                self.refund_done(&refund.tenant, &refund.refund_no).await
+            }
+            Call::Done(RefundSeen::Made { .. }) => {
+                tracing::error!(refund = %refund.refund_no, "the channel has another amount for this refund");
+                Ok(STEP)
+            }
+            Call::Done(RefundSeen::Missing) => match &refund.frozen {
+                Some(frozen) => self.call_refund(&payment, refund, frozen, true).await,
+                None => Err(Error::corrupt("a sent refund without its bytes")),
+            },
+            Call::Refused(refusal) => {
+                let said = refusal.said.to_string();
+                tracing::warn!(refund = %refund.refund_no, said, "the channel refused a question");
+                Ok(STEP)
+            }
+            Call::Unknown(cause) => {
+                tracing::info!(refund = %refund.refund_no, error = %cause, "the channel did not tell");
+                Ok(STEP)
+            }
+        }
+    }
+
+    async fn call_refund(
+        self: &Arc<Self>,
+        payment: &Payment,
+        refund: &Refund,
+        frozen: &Frozen,
+        may_sign_anew: bool,
+    ) -> Result<Next, Error> {
+        let channel = self.channel(&refund.tenant, payment.channel)?;
+        match channel.refund(frozen).await {
+            Call::Done(RefundTaken::Moved { .. }) => {
+                self.refund_done(&refund.tenant, &refund.refund_no).await
+            }
+            Call::Done(RefundTaken::Ask) => Ok(STEP),
+            Call::Refused(refusal) => {
+                let said = refusal.said.to_string();
+                tracing::warn!(refund = %refund.refund_no, said, "the channel refused a refund");
+                match refusal.meaning {
+                    Meaning::Final if refund.checks == 0 => {
+                        self.refund_refused(refund, &said).await
+                    }
+                    // An earlier copy may have arrived: only a question can tell.
+                    _ => Ok(STEP),
+                }
+            }
+            Call::Unknown(cause) => {
+                tracing::info!(refund = %refund.refund_no, error = %cause, "a refund is not confirmed");
+                if let (Cause::TurnedAway(_), true) = (cause, may_sign_anew) {
+                    // The signed time has aged: the same content is signed anew, under one number.
+                    let fresh = self.freeze_refund(payment, refund).await?;
+                    return Box::pin(self.call_refund(payment, refund, &fresh, false)).await;
+                }
+                Ok(STEP)
+            }
+        }
+    }
+
+    async fn refund_done(&self, tenant: &Tenant, no: &RefundNo) -> Result<Next, Error> {
+        let (tenant, no, now) = (tenant.clone(), no.clone(), self.now().await?);
+        self.sql
+            .write("refund.done", async move |mut tx| {
+                books::done(&mut tx, &tenant, &no, now).await
+            })
+            .await?;
+        Ok(Next::Never)
+    }
+
+    async fn refund_refused(&self, refund: &Refund, why: &str) -> Result<Next, Error> {
+        let (refund, why, now) = (refund.clone(), why.to_owned(), self.now().await?);
+        self.sql
+            .write("refund.refused", async move |mut tx| {
+                books::refused(&mut tx, &refund, &why, now).await
+            })
+            .await?;
+        Ok(Next::Never)
+    }
+
+    async fn payment_of(&self, refund: &Refund) -> Result<Payment, Error> {
+        let mut reader = self.reader().await?;
+        let payment = payments::find(on(&mut reader), &refund.payment_no).await?;
+        payment.ok_or_else(|| Error::corrupt("a refund without its payment"))
+    }
+}

@@ -1,0 +1,53 @@
+//! Goes on with requests whose process died.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use hapax::{Completer, Lease, http::Ended};
+use http_body_util::BodyExt;
+
+use crate::{
+    api,
+    db::payments,
+    error::Error,
+    flow::{Desk, create::read_point, on},
+};
+
+/// The completer of `payment.create`.
+pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
+    let resuming = Arc::clone(desk);
+    let resume = move |lease: Lease, _| -> BoxFuture<'static, ()> {
+        let desk = Arc::clone(&resuming);
+        Box::pin(async move {
+            if let Err(error) = resume(&desk, lease).await {
+                tracing::warn!(error = %error, "an abandoned request was not finished");
+            }
+        })
+    };
+    Completer::new(desk.hapax.clone(), desk.config.periods.complete.0)
+        .on(desk.create.clone(), resume)
+}
+
+/// Finishes one request: with its payment, if it was written down; else it surely did nothing.
+async fn resume(desk: &Arc<Desk>, lease: Lease) -> Result<(), Error> {
+    let payment = match lease.point() {
+        Some(point) => {
+            let no = read_point(&point)?;
+            let mut reader = desk.reader().await?;
+            payments::find(on(&mut reader), &no).await?
+        }
+        None => None,
+    };
+    let Some(payment) = payment else { return Ok(lease.release().await?) };
+    let created = desk.drive(payment).await?;
+    let response = api::create_answer(desk, created).await;
+    if response.extensions().get() != Some(&Ended::Final) {
+        // Not decided yet: the next sweep goes on.
+        return Ok(lease.hand_on().await?);
+    }
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.map_err(Error::corrupt)?.to_bytes();
+    let whole = http::Response::from_parts(parts, body);
+    let outcome = api::create_layer(desk).outcome(&whole);
+    Ok(lease.complete(outcome).await?)
+}

@@ -1,0 +1,529 @@
+//! Ownership of the work, and the ways to end it.
+//!
+//! Invariant: a lease that is dropped is handed on by its class and never silently released
+//! (`a_dropped_lease_is_handed_on_by_its_class`).
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Shared,
+    flight::Seat,
+    observe::Happening,
+    operation::Declared,
+    watchdog::{Ticket, Watched},
+};
+use crate::{
+    decide::Grant,
+    error::{Error, Kind},
+    outcome::Outcome,
+    record::{Class, Epoch, Fence, Record, Retention, State},
+    store::{Answer, Found, Step},
+    time::Timestamp,
+};
+
+/// What a holder knows about its attempt. Cheap to clone; the work may keep it.
+///
+/// It proves nothing by itself: every write through it is tied to the fence.
+#[derive(Clone)]
+pub struct Work(Arc<Attempt>);
+
+struct Attempt {
+    shared: Arc<Shared>,
+    declared: Arc<Declared>,
+    fence: Fence,
+    grant: Grant,
+    lost: CancellationToken,
+    point: Mutex<Option<Bytes>>,
+}
+
+impl Work {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        declared: Arc<Declared>,
+        fence: Fence,
+        grant: Grant,
+    ) -> Self {
+        let (lost, point) = (CancellationToken::new(), Mutex::new(grant.checkpoint.clone()));
+        Self(Arc::new(Attempt { shared, declared, fence, grant, lost, point }))
+    }
+
+    /// The proof of ownership, for conditional writes of your own.
+    pub fn fence(&self) -> Fence {
+        self.0.fence
+    }
+
+    /// 1 for a first attempt; more when earlier ones were abandoned.
+    pub fn attempt(&self) -> u32 {
+        self.0.grant.attempt
+    }
+
+    /// The class that governs this attempt: the declared one, or a stricter one from the record.
+    pub fn class(&self) -> Class {
+        self.0.grant.class
+    }
+
+    /// When the first attempt began, by the store's clock.
+    pub fn since(&self) -> Timestamp {
+        self.0.grant.since
+    }
+
+    /// The last recovery point, of this attempt or of an earlier one.
+    pub fn point(&self) -> Option<Bytes> {
+        self.kept().clone()
+    }
+
+    /// A key for a downstream receiver: the same in every attempt, another for every step.
+    pub fn child_key(&self, step: &str) -> String {
+        self.0.fence.id.child_key(step)
+    }
+
+    /// Cancelled when the lease is lost. Work that has not begun its effect should stop then.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.0.lost
+    }
+
+    /// Keeps a recovery point that the next attempt would find.
+    ///
+    /// # Errors
+    /// [`Kind::Fenced`] if another attempt has taken over: stop. [`Kind::Unavailable`] and
+    /// [`Kind::Unsure`]: the point may or may not be kept; do not begin what depends on it.
+    pub async fn checkpoint(&self, point: Bytes) -> Result<(), Error> {
+        let op = "keep the recovery point";
+        let step = Step::Checkpoint { fence: self.0.fence, point: point.clone() };
+        match super::only(self.0.shared.store.apply(vec![step]).await) {
+            Answer::Applied { .. } | Answer::Granted(_) => {}
+            Answer::Found(_) => return Err(self.fenced(op)),
+            Answer::Away(fault) => return Err(Error::away(op, fault)),
+            Answer::Unsure(fault) => return Err(Error::unsure(op, fault)),
+        }
+        *self.kept() = Some(point);
+        Ok(())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Bytes>> {
+        // Assigning leaves nothing half done.
+        self.0.point.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fenced(&self, op: &'static str) -> Error {
+        self.observe(&Happening::Fenced);
+        Error::new(Kind::Fenced, op)
+    }
+
+    fn observe(&self, event: &Happening) {
+        self.0.shared.observer.observe(&self.0.declared.name, self.0.fence.id, event);
+    }
+
+    /// How long the attempt lives without a renewal.
+    pub fn lease(&self) -> Duration {
+        self.0.declared.policy.lease
+    }
+
+    /// The answer as the operation keeps it: whole, or above its bound only as a tombstone.
+    pub fn bounded(&self, answer: Bytes) -> Outcome {
+        Outcome::bounded(answer, b"", self.0.declared.policy.outcome_bytes_max)
+    }
+
+    fn retention(&self) -> Retention {
+        self.0.declared.policy.retention
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attempt = &self.0;
+        write!(f, "Work({:?}, attempt {})", attempt.fence, attempt.grant.attempt)
+    }
+}
+
+/// The right to do the work, until it is ended, lost or dropped.
+///
+/// # Cancellation
+/// Each way to end it stores its word even if the future is dropped half-way. A lease that is
+/// dropped unended is given back for take-over under the rules of its class; an opaque one is
+/// held for a person, since nobody can know what was done.
+#[must_use = "a lease that is dropped is handed on as if its holder had died"]
+pub struct Lease {
+    work: Work,
+    held: Option<Box<Held>>,
+}
+
+/// What makes a lease live.
+pub(super) struct Held {
+    work: Work,
+    /// The record as it was granted, for those who wait in this process.
+    record: Record,
+    seat: Option<Seat>,
+    ticket: Option<Ticket>,
+    granted_at: Instant,
+}
+
+impl Lease {
+    /// Takes the grant under watch and shows it to those who wait in this process.
+    pub(super) fn new(work: Work, record: Record, seat: Seat, sent_at: Instant) -> Self {
+        let now = work.0.grant.now;
+        seat.publish(Found { record: Some(Box::new(record.clone())), now });
+        let granted_at = work.0.shared.clock.now();
+        let mut held = Box::new(Held {
+            work: work.clone(),
+            record,
+            seat: Some(seat),
+            ticket: None,
+            granted_at,
+        });
+        held.watch(sent_at);
+        Self { work, held: Some(held) }
+    }
+
+    /// What the work needs to know; it may keep it while the lease is elsewhere.
+    pub fn work(&self) -> Work {
+        self.work.clone()
+    }
+
+    /// Stores the outcome and closes the record.
+    ///
+    /// # Errors
+    /// [`Kind::Fenced`] if another attempt has taken over; the outcome is then discarded.
+    /// [`Kind::Unsure`] if the store did not confirm in time; it is tried on in the background.
+    pub async fn complete(self, outcome: Outcome) -> Result<(), Error> {
+        let (fence, retention) = (self.fence(), self.work.retention());
+        self.end(Step::Complete { fence, outcome, retention }).await
+    }
+
+    /// Gives the work back: surely no effect. The same key may come with another request.
+    ///
+    /// A later attempt of a keyed operation can't speak for the earlier ones, whose requests the
+    /// receiver may have: it [hands on](Self::hand_on) instead, and the window and the request
+    /// stay known. After a `Verify`, release only if the receiver was asked and sealed.
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete).
+    pub async fn release(self) -> Result<(), Error> {
+        let (fence, memory) = (self.fence(), self.work.lease());
+        let step = match (self.class(), self.attempt()) {
+            (Class::Keyed, 2..) => hand_on(&self.work),
+            _ => Step::Release { fence, memory },
+        };
+        self.end(step).await
+    }
+
+    /// Says that the outcome is unknown; `why` is for the operator.
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete).
+    pub async fn doubt(self, why: impl Into<String>) -> Result<(), Error> {
+        let fence = self.fence();
+        self.end(Step::Doubt { fence, why: why.into() }).await
+    }
+
+    /// Ends the lease now, so that the next attempt need not wait for it to lapse.
+    ///
+    /// The class decides what the next attempt may do, as if this one had died.
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete).
+    pub async fn hand_on(self) -> Result<(), Error> {
+        let step = hand_on(&self.work);
+        self.end(step).await
+    }
+
+    /// Stops the renewals: the transaction at hand ends with the fenced write.
+    pub fn seal(mut self) -> Sealing {
+        let mut held = self.held.take();
+        if let Some(held) = &mut held {
+            held.unwatch();
+        }
+        Sealing { held }
+    }
+
+    async fn end(mut self, step: Step) -> Result<(), Error> {
+        let Some(mut held) = self.held.take() else { return Ok(()) };
+        held.unwatch();
+        let ending = Ending { work: Some((held, step)) };
+        ending.run().await
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(mut held) = self.held.take() {
+            held.unwatch();
+            let step = hand_on(&held.work);
+            drop(Ending { work: Some((held, step)) });
+        }
+    }
+}
+
+impl std::ops::Deref for Lease {
+    type Target = Work;
+
+    fn deref(&self) -> &Work {
+        &self.work
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({:?})", self.work)
+    }
+}
+
+/// What a holder leaves that gives up without a word of its own.
+fn hand_on(work: &Work) -> Step {
+    let fence = work.fence();
+    match work.class() {
+        Class::Transactional | Class::Keyed | Class::Queryable => {
+            Step::Renew { fence, lease: Duration::ZERO }
+        }
+        Class::Opaque => Step::Doubt { fence, why: "the holder gave up".to_owned() },
+    }
+}
+
+impl Held {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.work.0.shared
+    }
+
+    fn watch(&mut self, sent_at: Instant) {
+        self.ticket = Some(self.shared().watchdog.watch(Watched {
+            operation: self.work.0.declared.name.clone(),
+            fence: self.work.fence(),
+            lease: self.work.lease(),
+            sent_at,
+            lost: self.work.lost().clone(),
+        }));
+    }
+
+    fn unwatch(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.shared().watchdog.forget(ticket);
+        }
+    }
+
+    /// Tells those who wait in this process how it ended.
+    fn publish(&mut self, step: &Step, epoch: Epoch, now: Timestamp) {
+        let event = match step {
+            Step::Complete { .. } => {
+                let took = self.shared().clock.now().duration_since(self.granted_at);
+                Happening::Completed { took }
+            }
+            Step::Release { .. } => Happening::Released,
+            Step::Doubt { .. } => Happening::Doubted,
+            Step::Claim(_) | Step::Renew { .. } | Step::Checkpoint { .. } | Step::Settle { .. } => {
+                return;
+            }
+        };
+        self.work.observe(&event);
+        let Some(seat) = self.seat.take().filter(Seat::has_followers) else { return };
+        if let Step::Complete { outcome, retention, .. } = step {
+            let record = completed(self.record.clone(), outcome, *retention, epoch, now);
+            seat.publish(Found { record: Some(Box::new(record)), now });
+        }
+    }
+}
+
+fn completed(
+    record: Record,
+    outcome: &Outcome,
+    retention: Retention,
+    epoch: Epoch,
+    now: Timestamp,
+) -> Record {
+    Record {
+        state: State::Completed,
+        epoch,
+        outcome: Some(outcome.clone()),
+        checkpoint: None,
+        completed_at: Some(now),
+        expires_at: retention.expires_at(now),
+        reuse_at: retention.reuse_at(now),
+        ..record
+    }
+}
+
+/// A last word on its way to the store. If its caller goes away, it goes on by itself.
+struct Ending {
+    work: Option<(Box<Held>, Step)>,
+}
+
+impl Ending {
+    async fn run(mut self) -> Result<(), Error> {
+        let Some((held, step)) = &self.work else { return Ok(()) };
+        // Dropped here, `self` sends the word again from its own task; the fence makes it one.
+        let answer = super::only(held.shared().store.apply(vec![step.clone()]).await);
+        let Some((mut held, step)) = self.work.take() else { return Ok(()) };
+        match answer {
+            Answer::Applied { epoch, now } => {
+                held.publish(&step, epoch, now);
+                Ok(())
+            }
+            Answer::Granted(_) => Ok(()),
+            Answer::Found(_) => Err(held.work.fenced("end the attempt")),
+            Answer::Away(fault) | Answer::Unsure(fault) => {
+                held.work.observe(&Happening::StoreFailed);
+                let tasks = held.shared().tasks.clone();
+                let (sender, receiver) = tokio::sync::oneshot::channel();
+                tasks.spawn(async move {
+                    // The caller may be gone; the word is kept all the same.
+                    drop(sender.send(persist(held, step).await));
+                });
+                let lost = || Err(Error::unsure("end the attempt", fault));
+                receiver.await.unwrap_or_else(|_| lost())
+            }
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some((held, step)) = self.work.take() {
+            let tasks = held.shared().tasks.clone();
+            // Outside a runtime nothing can be sent; the lease then lapses by itself.
+            if tokio::runtime::Handle::try_current().is_ok() {
+                tasks.spawn(async move { persist(held, step).await });
+            }
+        }
+    }
+}
+
+/// Sends the last word until the store takes it or refuses it, for one lease.
+///
+/// After that the record is as if the holder had died, and its class says what may happen.
+async fn persist(mut held: Box<Held>, step: Step) -> Result<(), Error> {
+    let clock = Arc::clone(&held.shared().clock);
+    let give_up_at = clock.now() + held.work.lease();
+    let mut pauses = super::backoff(held.work.lease());
+    loop {
+        let fault = match super::only(held.shared().store.apply(vec![step.clone()]).await) {
+            Answer::Applied { epoch, now } => {
+                held.publish(&step, epoch, now);
+                return Ok(());
+            }
+            Answer::Granted(_) => return Ok(()),
+            Answer::Found(_) => return Err(held.work.fenced("end the attempt")),
+            Answer::Away(fault) | Answer::Unsure(fault) => fault,
+        };
+        if clock.now() >= give_up_at {
+            tracing::error!(record = %held.work.fence().id.short(), "gave up storing how an attempt ended");
+            return Err(Error::unsure("end the attempt", fault));
+        }
+        clock.sleep(pauses.next().unwrap_or_default()).await;
+    }
+}
+
+/// A lease whose last word is part of a database transaction.
+///
+/// Dropped without a word about the transaction, it leaves the record as it is: the lease lapses
+/// and the class decides. It is never blindly released.
+#[must_use = "say whether the transaction committed"]
+pub struct Sealing {
+    held: Option<Box<Held>>,
+}
+
+impl Sealing {
+    /// The fence that the conditional write compares.
+    pub fn fence(&self) -> Option<Fence> {
+        self.held.as_ref().map(|held| held.work.fence())
+    }
+
+    /// How long the outcome answers repeats.
+    pub fn retention(&self) -> Option<Retention> {
+        self.held.as_ref().map(|held| held.work.retention())
+    }
+
+    /// The transaction committed with this outcome at the store's `now`.
+    pub fn committed(mut self, outcome: Outcome, now: Timestamp) {
+        if let Some(mut held) = self.held.take() {
+            let (fence, retention) = (held.work.fence(), held.work.retention());
+            let step = Step::Complete { fence, outcome, retention };
+            held.publish(&step, fence.epoch, now);
+        }
+    }
+
+    /// The conditional write found another attempt's fence.
+    pub fn fenced(mut self) -> Error {
+        let fenced = |held: Box<Held>| held.work.fenced("seal the transaction");
+        self.held.take().map_or_else(|| Error::new(Kind::Fenced, "seal the transaction"), fenced)
+    }
+
+    /// The transaction surely did not commit: the lease goes on, if it has not lapsed.
+    pub fn rolled_back(mut self) -> Option<Lease> {
+        let mut held = self.held.take()?;
+        let sent_at = held.shared().clock.now();
+        // The lease is renewed at once, since no renewal ran while the transaction did.
+        held.watch(sent_at.checked_sub(held.work.lease() / 2).unwrap_or(sent_at));
+        Some(Lease { work: held.work.clone(), held: Some(held) })
+    }
+
+    /// The answer to COMMIT was lost: reads the record back by its nonce.
+    ///
+    /// # Errors
+    /// [`Kind::Unsure`] if the store does not tell within one lease.
+    pub async fn resolve(mut self) -> Result<Resolved, Error> {
+        let Some(held) = self.held.take() else {
+            return Err(Error::new(Kind::Fenced, "read the commit back"));
+        };
+        let clock = Arc::clone(&held.shared().clock);
+        let give_up_at = clock.now() + held.work.lease();
+        let mut pauses = super::backoff(held.work.lease());
+        loop {
+            let mut seen = held.shared().store.look(vec![held.work.fence().id]).await;
+            let fault = match seen.pop() {
+                Some(Ok(found)) => return Ok(judge(held, found)),
+                Some(Err(fault)) => fault,
+                None => super::no_answer(),
+            };
+            if clock.now() >= give_up_at {
+                return Err(Error::unsure("read the commit back", fault));
+            }
+            clock.sleep(pauses.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+impl fmt::Debug for Sealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealing").field("fence", &self.fence()).finish_non_exhaustive()
+    }
+}
+
+/// What became of a transaction whose COMMIT was not answered.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "it committed, it did not, or it is not ours")]
+pub enum Resolved {
+    /// It committed.
+    Committed(Outcome),
+    /// It did not, and the work is still ours.
+    RolledBack(Lease),
+    /// Another attempt has taken over.
+    Fenced(Error),
+}
+
+fn judge(mut held: Box<Held>, found: Found) -> Resolved {
+    let Some(record) = found.record.filter(|record| record.is_held_by(&held.work.fence())) else {
+        return Resolved::Fenced(held.work.fenced("read the commit back"));
+    };
+    match (record.state, record.outcome) {
+        (State::Completed, Some(outcome)) => {
+            let (fence, retention) = (held.work.fence(), held.work.retention());
+            let step = Step::Complete { fence, outcome: outcome.clone(), retention };
+            held.publish(&step, fence.epoch, found.now);
+            Resolved::Committed(outcome)
+        }
+        (State::Claimed, _) => {
+            let sent_at = held.shared().clock.now();
+            held.watch(sent_at);
+            Resolved::RolledBack(Lease { work: held.work.clone(), held: Some(held) })
+        }
+        (State::Completed | State::Unknown | State::Open, _) => {
+            Resolved::Fenced(held.work.fenced("read the commit back"))
+        }
+    }
+}

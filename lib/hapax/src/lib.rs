@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+
+pub use hapax_core::*;
+/// The HTTP side: a tower layer, axum extractors, problem details and faithful replay.
+#[cfg(feature = "axum")]
+pub use hapax_http as http;
+/// SQL stores, the same-transaction mode, outbox, inbox and locks in your own database.
+#[cfg(feature = "sqlite")]
+pub use hapax_store as sql;
+/// Where the outbox sends.
+#[cfg(feature = "webhook")]
+pub use hapax_transport as transport;

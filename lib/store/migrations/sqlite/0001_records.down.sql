@@ -1,0 +1,4 @@
+DROP TABLE hapax_journal;
+DROP TABLE hapax_records;
+DROP VIEW hapax_now;
+DROP TABLE hapax_clock;

@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+#![warn(clippy::wildcard_enum_match_arm, clippy::float_arithmetic, clippy::exhaustive_enums)]
+
+mod error;
+mod sql;
+
+pub use self::{
+    error::{Error, Kind},
+    sql::{
+        Dialect, End, Handling, Joined, Migration, Moved, Old, Opening, Sealed, Sql, Sqlite,
+        SqliteStore, Tx, Unsealed,
+    },
+};

@@ -1,0 +1,243 @@
+//! SQLite behind a line that loses COMMITs and their answers: the one fault that nobody can
+//! provoke on a file.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use hapax_core::{
+    Begin, BusinessKey, Effect, Hapax, Operation, Policy, Ran, Tenant,
+    store::{Answer, Step, Store},
+};
+use sqlx::{Pool, Transaction, sqlite::SqliteConnection};
+use tempfile::TempDir;
+
+use super::{
+    Dialect, End, Sql, Sqlite, SqliteStore, Tx,
+    dialect::{Bind, Verbs},
+    row::Row,
+};
+use crate::error::{Error, Kind};
+
+/// The dialect. Its COMMITs meet the faults of the line, in their order.
+pub(super) struct Lossy;
+
+/// What befalls a COMMIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// It arrives; its answer does not.
+    AnswerLost,
+    /// It does not arrive.
+    RequestLost,
+}
+
+static LINE: Mutex<VecDeque<Fault>> = Mutex::new(VecDeque::new());
+/// There is one line: tests use it one at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+impl Dialect for Lossy {
+    type Db = sqlx::Sqlite;
+}
+
+impl Verbs for Lossy {
+    type Db = sqlx::Sqlite;
+
+    async fn begin(
+        pool: &Pool<sqlx::Sqlite>,
+    ) -> Result<Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
+        Sqlite::begin(pool).await
+    }
+
+    async fn commit(tx: Transaction<'static, sqlx::Sqlite>) -> Result<(), sqlx::Error> {
+        let fault = LINE.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        match fault.unwrap_or(Fault::None) {
+            Fault::None => return Sqlite::commit(tx).await,
+            Fault::AnswerLost => Sqlite::commit(tx).await?,
+            Fault::RequestLost => tx.rollback().await?,
+        }
+        Err(sqlx::Error::WorkerCrashed)
+    }
+
+    async fn fetch(
+        conn: &mut SqliteConnection,
+        text: &'static str,
+        binds: Vec<Bind>,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        Sqlite::fetch(conn, text, binds).await
+    }
+
+    async fn execute(
+        conn: &mut SqliteConnection,
+        text: &'static str,
+        binds: Vec<Bind>,
+    ) -> Result<u64, sqlx::Error> {
+        Sqlite::execute(conn, text, binds).await
+    }
+
+    async fn read(
+        pool: &Pool<sqlx::Sqlite>,
+        text: &'static str,
+        binds: Vec<Bind>,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        Sqlite::read(pool, text, binds).await
+    }
+}
+
+/// A store behind the line, with a table of the business.
+struct Shop {
+    _dir: TempDir,
+    sql: Sql<Lossy>,
+    operation: Operation,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = SqliteStore::open(dir.path().join("hapax.db")).await.unwrap();
+        let shared = whole.shared();
+        let sql = Sql::<Lossy>::new(shared.writer.clone(), shared.readers.clone(), shared.hold_max);
+        sql.write("set_up", async |mut tx: Tx<Lossy>| {
+            sqlx::query("CREATE TABLE orders (item INTEGER NOT NULL)").execute(&mut **tx).await?;
+            Ok::<_, Error>(())
+        })
+        .await
+        .unwrap();
+        let policy = Policy::new(Effect::Transactional).forever();
+        let hapax = Hapax::new(Arc::new(sql.clone()));
+        let operation = hapax.declare("shop.order", policy).unwrap();
+        Self { _dir: dir, sql, operation }
+    }
+
+    fn call(&self, item: i64) -> hapax_core::Call {
+        let key = BusinessKey::of(&[&item.to_string()]).unwrap();
+        self.operation.business(Tenant::parse("shop").unwrap(), key)
+    }
+
+    async fn order(&self, item: i64) -> Result<Ran<i64>, Error> {
+        self.sql
+            .run_in_tx(self.call(item), async move |mut tx: Tx<Lossy>| {
+                let insert = sqlx::query("INSERT INTO orders (item) VALUES (?1)");
+                insert.bind(item).execute(&mut **tx).await?;
+                Ok(End::Commit(item))
+            })
+            .await
+    }
+
+    async fn orders(&self) -> Vec<i64> {
+        let orders = sqlx::query_scalar("SELECT item FROM orders ORDER BY item");
+        orders.fetch_all(self.sql.readers()).await.unwrap()
+    }
+}
+
+/// The next COMMITs meet these faults.
+fn meet(faults: impl IntoIterator<Item = Fault>) {
+    LINE.lock().unwrap().extend(faults);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_was_lost_is_read_back() {
+    let _alone = ALONE.lock().await;
+    let shop = Shop::open().await;
+    // The claim commits, then the order commits and nobody says so.
+    meet([Fault::None, Fault::AnswerLost]);
+    assert!(matches!(shop.order(7).await, Ok(Ran::Fresh(7))));
+    assert!(matches!(shop.order(7).await, Ok(Ran::Replayed(7))));
+    assert_eq!(shop.orders().await, [7]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_did_not_arrive_is_run_again_under_its_claim() {
+    let _alone = ALONE.lock().await;
+    let shop = Shop::open().await;
+    meet([Fault::None, Fault::RequestLost, Fault::RequestLost]);
+    assert!(matches!(shop.order(7).await, Ok(Ran::Fresh(7))));
+    assert_eq!(shop.orders().await, [7]);
+    let history = shop.sql.history(shop.call(7).id()).await.unwrap();
+    assert_eq!(history.len(), 2, "one claim, one completion: {history:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_answer_was_lost_is_granted_once() {
+    let _alone = ALONE.lock().await;
+    let shop = Shop::open().await;
+    meet([Fault::AnswerLost, Fault::RequestLost, Fault::None]);
+    assert!(matches!(shop.order(7).await, Ok(Ran::Fresh(7))));
+    let history = shop.sql.history(shop.call(7).id()).await.unwrap();
+    assert_eq!(history.len(), 2, "the second packet found the first one's claim: {history:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_whose_commit_is_not_answered_are_unsure() {
+    let _alone = ALONE.lock().await;
+    let shop = Shop::open().await;
+    let Begin::Run(lease) = shop.call(7).begin().await.unwrap() else { panic!("it is fresh") };
+    let step = Step::Checkpoint { fence: lease.fence(), point: Bytes::from("sent") };
+    meet([Fault::AnswerLost]);
+    let answers = shop.sql.apply(vec![step.clone()]).await;
+    assert!(matches!(answers[..], [Answer::Unsure(_)]), "{answers:?}");
+    let answers = shop.sql.apply(vec![step]).await;
+    assert!(matches!(answers[..], [Answer::Applied { .. }]), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commit_of_a_joined_transaction_is_read_back() {
+    let _alone = ALONE.lock().await;
+    let shop = Shop::open().await;
+    for (fault, committed) in [(Fault::AnswerLost, true), (Fault::RequestLost, false)] {
+        let item = i64::from(committed);
+        let Begin::Run(lease) = shop.call(item).begin().await.unwrap() else { panic!("fresh") };
+        let mut tx = shop.sql.shared().writer.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let joined = shop.sql.join(lease, &mut tx).await.unwrap();
+        let insert = sqlx::query("INSERT INTO orders (item) VALUES (?1)").bind(item);
+        insert.execute(&mut *tx).await.unwrap();
+        let sealed = joined.seal(&mut tx, &item).await.unwrap();
+        meet([fault]);
+        match sealed.commit(tx).await {
+            Ok(()) => assert!(committed),
+            Err(unsealed) => {
+                assert!(!committed, "{unsealed:?}");
+                unsealed.into_lease().unwrap().release().await.unwrap();
+            }
+        }
+    }
+    assert_eq!(shop.orders().await, [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_commit_is_not_answered_is_unsure() {
+    let _alone = ALONE.lock().await;
+    let shop = Shop::open().await;
+    meet([Fault::AnswerLost]);
+    let written = shop
+        .sql
+        .write("order", async |mut tx: Tx<Lossy>| {
+            sqlx::query("INSERT INTO orders (item) VALUES (1)").execute(&mut **tx).await?;
+            Ok::<_, Error>(())
+        })
+        .await;
+    assert_eq!(written.unwrap_err().kind(), Kind::Unsure);
+    assert_eq!(shop.orders().await, [1], "it is not run again on a guess");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_lost_commits_double_and_lose_nothing() {
+    let _alone = ALONE.lock().await;
+    let shop = Shop::open().await;
+    // A fixed mixture that meets claims and orders alike: 200 of 400 are lost.
+    let faults = (0..400_u32).map(|serial| match serial * 7 % 11 {
+        0..=2 => Fault::AnswerLost,
+        3..=4 => Fault::RequestLost,
+        _ => Fault::None,
+    });
+    meet(faults);
+    let mut item = 0;
+    while !LINE.lock().unwrap().is_empty() {
+        item += 1;
+        let ran = shop.order(item).await.unwrap();
+        assert!(matches!(ran, Ran::Fresh(said) if said == item), "{ran:?}");
+    }
+    assert_eq!(shop.orders().await, (1..=item).collect::<Vec<_>>());
+}

@@ -1,0 +1,121 @@
+//! Business transactions of the caller: begun, rerun and ended by the store.
+
+use std::{future::Future, time::Duration};
+
+use hapax_core::{Clock, SystemClock, backoff};
+
+use super::{
+    dialect::Dialect,
+    fate::Fate,
+    store::{Sql, finished},
+    tx::{Turn, Tx, lend},
+};
+use crate::error::{Error, Kind};
+
+/// Times that one transaction is run when others are in its way.
+pub(super) const RUNS_MAX: usize = 5;
+/// Pauses between two runs stay below a quarter of this.
+pub(super) const RERUN_PAUSES: Duration = Duration::from_secs(2);
+
+impl<D: Dialect> Sql<D> {
+    /// Runs `work` in a transaction and commits what it did if it says `Ok`.
+    ///
+    /// `name` shows in logs. Business transactions pass one at a time and hold the writer for a
+    /// bounded time, so call nothing slow inside. When another process is in the way the whole
+    /// closure runs again, at most five times.
+    ///
+    /// ```
+    /// # use hapax_store::{Error, SqliteStore, Sqlite, Tx};
+    /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let sql = SqliteStore::open(dir.path().join("shop.db")).await?;
+    /// sql.write("shop.stock", async |mut tx: Tx<Sqlite>| {
+    ///     sqlx::query("CREATE TABLE stock (item TEXT NOT NULL PRIMARY KEY, left INTEGER NOT NULL)")
+    ///         .execute(&mut **tx)
+    ///         .await?;
+    ///     Ok::<_, Error>(())
+    /// })
+    /// .await?;
+    /// # Ok::<_, Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// What `work` said, after a rollback. [`Kind::Late`] and [`Kind::Panicked`], after a
+    /// rollback. [`Kind::Unsure`] if the answer to COMMIT was lost.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the waiting. The transaction goes on to its end.
+    pub async fn write<T, E, F, W>(&self, name: &'static str, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: std::error::Error + From<Error> + Send + Sync + 'static,
+        F: FnOnce(Tx<D>) -> W + Clone + Send + 'static,
+        W: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let sql = self.clone();
+        finished(self.owned(async move { rerun(&sql, name, work).await }).await)
+    }
+
+    /// A business transaction committed: whoever waits for messages looks for them.
+    pub(super) fn announce(&self) {
+        self.shared().written.send_replace(());
+    }
+}
+
+async fn rerun<D, T, E, F, W>(sql: &Sql<D>, name: &'static str, work: F) -> Result<T, E>
+where
+    D: Dialect,
+    E: std::error::Error + From<Error> + Send + Sync + 'static,
+    F: FnOnce(Tx<D>) -> W + Clone,
+    W: Future<Output = Result<T, E>>,
+{
+    let mut pauses = backoff(RERUN_PAUSES).take(RUNS_MAX - 1);
+    loop {
+        let error = match run(sql, name, work.clone()).await {
+            Ok(said) => return Ok(said),
+            Err(error) => error,
+        };
+        match pauses.next() {
+            Some(pause) if Fate::is_again(&error) => SystemClock.sleep(pause).await,
+            _ => return Err(error),
+        }
+    }
+}
+
+async fn run<D, T, E, F, W>(sql: &Sql<D>, name: &'static str, work: F) -> Result<T, E>
+where
+    D: Dialect,
+    E: From<Error>,
+    F: FnOnce(Tx<D>) -> W,
+    W: Future<Output = Result<T, E>>,
+{
+    let _turn = sql.gate().await?;
+    let tx = sql.begin(name).await?;
+    let (turn, tx) = lend(sql, tx, work, sql.shared().hold_max).await;
+    let tx = tx.ok_or_else(kept)?;
+    match turn {
+        Turn::Ended(Ok(said)) => {
+            sql.commit(tx).await?;
+            sql.announce();
+            Ok(said)
+        }
+        Turn::Ended(Err(error)) => {
+            sql.rollback(tx).await;
+            Err(error)
+        }
+        Turn::Panicked => {
+            sql.rollback(tx).await;
+            Err(Error::new(Kind::Panicked, name).into())
+        }
+        Turn::Late => {
+            sql.rollback(tx).await;
+            Err(Error::new(Kind::Late, name).into())
+        }
+    }
+}
+
+/// The closure moved its transaction to where it outlives the closure.
+pub(super) fn kept() -> Error {
+    Error::new(Kind::Invalid, "take the transaction back from its closure")
+}
