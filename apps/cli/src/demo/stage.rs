@@ -113,10 +113,10 @@ impl Stage {
     /// Leaves both up until somebody interrupts.
     pub(super) async fn keep(mut self) -> anyhow::Result<()> {
         let key = self.tenants().into_iter().next().map(|tenant| tenant.api_key);
-        output::say(format!("service:   {}", self.service.url));
-        output::say(format!("API key:   {}", key.unwrap_or_default()));
-        output::say(format!("simulator: {}", self.simulator.url));
-        output::say(format!("directory: {}", self.directory.path().display()));
+        output::line(format!("export HAPAX={}", self.service.url));
+        output::line(format!("export KEY={}", key.unwrap_or_default()));
+        output::line(format!("export SIM={}", self.simulator.url));
+        output::say(format!("everything is in {}", self.directory.path().display()));
         output::say("interrupt to stop");
         crate::serve::told_to_stop().await;
         stop(&mut self.service.child).await;
