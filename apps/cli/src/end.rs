@@ -1,6 +1,8 @@
 //! How a command ends: an exit code that scripts can read, and one sentence for people.
 
-use std::process::ExitCode;
+use std::{error::Error, process::ExitCode};
+
+use hapax_pay::Kind;
 
 /// The exit codes, as `--help` shows them.
 pub(crate) const HELP: &str = "\
@@ -51,12 +53,12 @@ impl End {
 
 impl From<hapax_pay::Error> for End {
     fn from(error: hapax_pay::Error) -> Self {
-        let sentence = chain(&error);
         match error.kind() {
-            hapax_pay::Kind::Config => Self::Usage(sentence),
-            hapax_pay::Kind::Store => Self::Unreachable(sentence),
-            hapax_pay::Kind::Changed => Self::Conflict(sentence),
-            _ => Self::Failed(sentence),
+            Kind::Config | Kind::Invalid => Self::Usage(causes(&error)),
+            Kind::Store => Self::Unreachable(causes(&error)),
+            Kind::Schema => Self::Failed(root(&error).to_string()),
+            Kind::Changed => Self::Conflict(chain(&error)),
+            _ => Self::Failed(chain(&error)),
         }
     }
 }
@@ -74,7 +76,7 @@ impl From<anyhow::Error> for End {
 }
 
 /// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut sentence = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {
@@ -82,4 +84,17 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = source.source();
     }
     sentence
+}
+
+/// The causes without the error itself, where they say it all.
+fn causes(error: &dyn Error) -> String {
+    chain(error.source().unwrap_or(error))
+}
+
+/// The cause of all causes.
+fn root(mut error: &dyn Error) -> &dyn Error {
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error
 }

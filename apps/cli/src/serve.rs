@@ -1,11 +1,6 @@
 //! `hapax serve`: the payment service, until it is told to stop.
 
-use std::{
-    io::IsTerminal,
-    net::SocketAddr,
-    path::PathBuf,
-    pin::pin,
-};
+use std::{io::IsTerminal, net::SocketAddr, path::PathBuf, pin::pin};
 
 use futures_util::future::select;
 use hapax_pay::{Service, config::Config};

@@ -16,6 +16,10 @@ pub struct Error {
 pub enum Kind {
     /// The configuration or a file that it names cannot be used.
     Config,
+    /// What was asked for breaks a rule; the cause says which. Nothing was done.
+    Invalid,
+    /// The database has a schema that this build cannot use; the cause says what to do.
+    Schema,
     /// The database did not do it, or may have: ask again.
     Store,
     /// What the database keeps cannot be understood.
@@ -68,7 +72,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self.kind {
             Kind::Store | Kind::Changed | Kind::System => true,
-            Kind::Config | Kind::Corrupt => false,
+            Kind::Config | Kind::Invalid | Kind::Schema | Kind::Corrupt => false,
         }
     }
 }
@@ -77,6 +81,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.kind {
             Kind::Config => "the configuration cannot be used",
+            Kind::Invalid => "an input breaks a rule",
+            Kind::Schema => "the database has another schema",
             Kind::Store => "the database did not confirm it",
             Kind::Corrupt => "a stored row cannot be understood",
             Kind::Changed => "the row changed meanwhile",
@@ -100,7 +106,14 @@ impl From<hapax::Error> for Error {
 
 impl From<hapax::sql::Error> for Error {
     fn from(cause: hapax::sql::Error) -> Self {
-        Self::store(cause)
+        let kind = if cause.kind() == hapax::sql::Kind::Schema {
+            Kind::Schema
+        } else if cause.kind() == hapax::sql::Kind::Corrupt {
+            Kind::Corrupt
+        } else {
+            Kind::Store
+        };
+        Self::caused(kind, "use the database", cause)
     }
 }
 

@@ -38,5 +38,6 @@ mod work;
 
 pub use self::{
     error::{Error, Kind},
+    merchant::PRINCIPAL,
     service::{CREATE_OPERATION, Service},
 };

@@ -25,6 +25,9 @@ use crate::{
 /// Shorter secrets can be guessed.
 const SECRET_BYTES_MIN: usize = 32;
 
+/// The stable subject under which a tenant's own back end uses keys; part of every id.
+pub const PRINCIPAL: &str = "merchant";
+
 /// Where the channel sends its notices, below the public address.
 pub(crate) const NOTIFY_PATH: &str = "/v1/notify/alipay";
 

@@ -142,6 +142,12 @@ async fn open_desk(config: Config, public_url: &str) -> Result<Desk, Error> {
     let file = config.sqlite_file().map_err(config_error)?;
     let sql = SqliteStore::open(&file).await?;
     sql.migrate(db::migrator()).await?;
+    desk_on(sql, config, public_url)
+}
+
+/// Sets up everything that is not the database: for the service, and for an operator's question
+/// to the channel.
+pub(crate) fn desk_on(sql: db::Sql, config: Config, public_url: &str) -> Result<Desk, Error> {
     let hapax = Hapax::on(Arc::new(sql.clone())).observer(Arc::new(telemetry::Counter)).build();
     let tokens = open_tokens(&config)?;
     let policy = create_policy(&config);
@@ -164,7 +170,8 @@ fn create_policy(config: &Config) -> Policy {
         .attempts_max(100)
 }
 
-fn open_tokens(config: &Config) -> Result<Tokens, Error> {
+/// Reads the secrets that sign tokens.
+pub(crate) fn open_tokens(config: &Config) -> Result<Tokens, Error> {
     let fault = |why: Box<dyn std::error::Error + Send + Sync>| {
         Error::caused(Kind::Config, "set up tokens", why)
     };

@@ -1,9 +1,4 @@
-//! Attacks a payment service with repeats, and says what it did wrong.
-//!
-//! The attacker is black box: it speaks HTTP to the service and to the channel simulator, shares
-//! no code with either, and believes nothing but what it is answered. It is a load generator and a
-//! judge of answers; what really happened is counted by others, in the service's database and at
-//! the channel.
+#![doc = include_str!("../README.md")]
 //!
 //! Invariants: a plan with one seed is one workload (`the_same_seed_gives_the_same_workload`);
 //! nothing is sent to another machine (`only_this_machine_is_attacked`); a service that keeps the

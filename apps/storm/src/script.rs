@@ -313,11 +313,20 @@ fn main_purchase(
         order_id: format!("S{:016x}-{lane}", plan.seed),
         amount: Fen(amount),
         subject: dice.pick(&SUBJECTS).copied().unwrap_or_default(),
-        benefits: dice.pick(&BENEFITS).copied().unwrap_or_default(),
+        benefits: benefits(story, dice),
         way,
         life,
         expires_in_s: life.seconds(plan),
         buyer: format!("buyer-{lane}"),
+    }
+}
+
+/// Of an order that is refunded as a whole, there must be something to take away.
+fn benefits(story: Story, dice: &mut Dice) -> &'static [&'static str] {
+    let benefits = dice.pick(&BENEFITS).copied().unwrap_or_default();
+    match story {
+        Story::RefundWhole if benefits.is_empty() => &["vip_month"],
+        _ => benefits,
     }
 }
 

@@ -156,7 +156,8 @@ pub(crate) struct Token {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Operation {
     pub(crate) status: String,
-    #[serde(default)]
+    /// Also called `answer`, as the HTTP layer does for any operation.
+    #[serde(default, alias = "answer")]
     pub(crate) result: Option<Outcome>,
 }
 
@@ -194,6 +195,11 @@ impl Payment {
 
     pub(crate) fn is_paid(&self) -> bool {
         self.status == "paid"
+    }
+
+    /// Whether it is paid and everything that it buys was granted.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.is_paid() && self.benefits.iter().all(|benefit| benefit.status == "granted")
     }
 }
 

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::run::{OnFailure, Step};
 
+mod bench;
 mod bless;
 mod ci;
 mod clock;
@@ -50,6 +51,17 @@ enum Command {
     Tidy,
     /// Checks each published crate without features and with each feature alone
     Features,
+    /// Measures what Hapax costs, beside a control in the same run
+    ///
+    /// Figures are ratios: of processor time and of requests per second. A run whose keys were
+    /// not executed once each fails.
+    Bench {
+        /// What to measure
+        what: bench::What,
+        /// Rounds; the median round is told [default: what the measurement needs]
+        #[arg(long, value_name = "N")]
+        rounds: Option<u32>,
+    },
     /// Runs the tests and accepts changed snapshots and compiler messages; review the diff
     Bless {
         /// Only the tests of this package
@@ -76,6 +88,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Test => run::all(test::steps(), OnFailure::Stop),
         Command::Tidy => run::all(vec![tidy_step(root)], OnFailure::Stop),
         Command::Features => run::all(features::steps(&root)?, OnFailure::Continue),
+        Command::Bench { what, rounds } => run::all(bench::steps(what, rounds), OnFailure::Stop),
         Command::Bless { package } => {
             run::all(bless::steps(package.as_deref()), OnFailure::Continue)
         }

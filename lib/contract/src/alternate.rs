@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use futures_util::future::BoxFuture;
+
 use hapax_core::{
     Id,
     store::{Answer, Capabilities, Entry, Fault, Found, Page, Scan, Step, Store},

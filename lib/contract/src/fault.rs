@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+
 use hapax_core::{
     Id,
     store::{Answer, Capabilities, Entry, Fault, FaultKind, Found, Page, Scan, Step, Store},

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+
+use crate::subject::Subject;
 use hapax_core::{
     Actor, BusinessKey, Decision, Effect, Fence, Fingerprint, Grant, Id, Identity, Nonce,
     OperationName, Outcome, Prints, Record, Retention, Tenant, Timestamp, decide,
     store::{Answer, Claim, Found, Ruling, Scan, Step, Store},
 };
-
-use crate::subject::Subject;
 
 /// The operation of claims that name no other.
 pub(crate) const OPERATION: &str = "contract.case";

@@ -3,6 +3,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
+
 use hapax_core::{
     TestClock, Timestamp,
     store::{MemoryStore, RECORDS_MAX, Store},
@@ -34,15 +35,18 @@ pub trait Subject: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Memory {
     clock: Arc<TestClock>,
+    beat: Duration,
 }
 
 impl Memory {
-    /// A beat of the reference. Any will do, since nothing really waits.
-    const BEAT: Duration = Duration::from_secs(60);
-
-    /// The reference, somewhere in 2026.
+    /// The reference with a beat of one minute.
     pub fn new() -> Self {
-        Self { clock: Arc::new(TestClock::at(Timestamp::from_millis(1_790_000_000_000))) }
+        Self::with_beat(Duration::from_secs(60))
+    }
+
+    /// The reference with the beat of whatever it is compared with.
+    pub fn with_beat(beat: Duration) -> Self {
+        Self { clock: Arc::new(TestClock::at(Timestamp::from_millis(1_790_000_000_000))), beat }
     }
 }
 
@@ -68,6 +72,6 @@ impl Subject for Memory {
     }
 
     fn beat(&self) -> Duration {
-        Self::BEAT
+        self.beat
     }
 }

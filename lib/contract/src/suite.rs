@@ -173,23 +173,27 @@ macro_rules! __with_cases {
 
 __with_cases!(list![]);
 
-/// Makes one test of every named case, and three of random sequences against the reference.
+/// Makes one test of every named case, and two of random lives against the reference.
 ///
-/// The argument is an expression that makes a fresh [`Subject`](crate::Subject); each test
-/// evaluates it for itself.
+/// The first argument is an expression that makes a fresh [`Subject`](crate::Subject); each test
+/// evaluates it for itself. The second is the number of random lives, 64 if it is left out: a
+/// store that really waits will want fewer.
 #[macro_export]
 macro_rules! suite {
     ($subject:expr) => {
+        $crate::suite!($subject, $crate::oracle::CASES);
+    };
+    ($subject:expr, $lives:expr) => {
         $crate::__with_cases!($crate::__tests![$subject]);
 
         #[test]
         fn random_steps_match_the_reference() {
-            $crate::oracle::search(&$subject, $crate::oracle::CASES).unwrap();
+            $crate::oracle::search(&$subject, $lives).unwrap();
         }
 
         #[test]
         fn lost_messages_change_nothing() {
-            $crate::oracle::search_losses(&$subject, $crate::oracle::CASES).unwrap();
+            $crate::oracle::search_losses(&$subject, $lives).unwrap();
         }
     };
 }

@@ -128,6 +128,9 @@ impl Purger {
     /// Some batches of one place. `true`: there are more.
     async fn purge(&self, name: &'static str, place: &dyn Purge, stop: &CancellationToken) -> bool {
         for _ in 0..BATCHES_MAX {
+            if stop.is_cancelled() {
+                return false;
+            }
             let begun_at = self.clock.now();
             match place.purge(self.rows).await {
                 Ok(rows) => {
@@ -147,9 +150,7 @@ impl Purger {
             // Others get the place for as long as we had it.
             let took = self.clock.now().saturating_duration_since(begun_at);
             let pause = took.clamp(PAUSE_MIN, PAUSE_MAX);
-            if stopped_within(stop, self.clock.as_ref(), pause).await {
-                return false;
-            }
+            stopped_within(stop, self.clock.as_ref(), pause).await;
         }
         true
     }

@@ -8,8 +8,8 @@ use axum::{
 use http::request::Parts;
 
 use crate::{
+    idempotent::Idempotent,
     problem::{Code, Problem},
-    run::Idempotent,
 };
 
 /// The handler counts on a layer that is not around its route, or that let the request pass.

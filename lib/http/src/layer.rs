@@ -2,19 +2,20 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use axum::body::Body;
 use bytes::Bytes;
-use hapax_core::{Invalid, Operation, Outcome};
-use http::{HeaderName, Method, Response, StatusCode, request::Parts};
+use hapax_core::{Invalid, Operation, Outcome, RequestKey};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
 use tower::Layer;
 
 use crate::{
     body::{BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_TIME_MAX, Budget},
-    busy::{InFlight, WAIT_MAX},
+    busy::{InFlight, WAIT_MAX, Waiting},
     caller::{Caller, Principals},
     header,
     key::KeyRule,
     problem::{Code, Problem},
-    replay,
+    replay::{self, About},
     run::Latency,
     service::Idempotency,
     verify::Verify,
@@ -91,6 +92,7 @@ pub(crate) struct Settings {
     pub(crate) mismatch: MismatchStatus,
     pub(crate) in_flight: InFlight,
     pub(crate) wait_max: Duration,
+    pub(crate) answer_within: Option<Duration>,
     pub(crate) store_down: StoreDown,
     pub(crate) status_base: Option<Arc<str>>,
     pub(crate) documented_at: Option<Arc<str>>,
@@ -118,6 +120,7 @@ impl IdempotencyLayer {
             mismatch: MismatchStatus::default(),
             in_flight: InFlight::default(),
             wait_max: WAIT_MAX,
+            answer_within: None,
             store_down: StoreDown::default(),
             status_base: None,
             documented_at: None,
@@ -209,6 +212,12 @@ impl IdempotencyLayer {
         self.with(|settings| settings.wait_max = span)
     }
 
+    /// How long even the first request waits for its own work: it then gets the answer of a repeat
+    /// in flight, and the work goes on. By default for as long as it takes.
+    pub fn answer_within(self, span: Duration) -> Self {
+        self.with(|settings| settings.answer_within = Some(span))
+    }
+
     /// Whether `caller` may still see a stored answer: a revoked one gets 403.
     pub fn may_replay(
         self,
@@ -243,10 +252,8 @@ impl IdempotencyLayer {
     /// `response` as the layer stores it: for a completer that finishes a request whose process
     /// died.
     pub fn outcome(&self, response: &Response<Bytes>) -> Outcome {
-        let settings = &self.settings;
-        let given_at = settings.operation.clock().wall();
-        let about = replay::About { kept: &settings.kept, given_at, request_id: None };
-        about.whole(response, settings.operation.outcome_bytes_max())
+        let about = self.settings.about(None);
+        about.whole(response, self.settings.operation.outcome_bytes_max())
     }
 
     fn with(mut self, set: impl FnOnce(&mut Settings)) -> Self {
@@ -284,6 +291,21 @@ impl Settings {
             MismatchStatus::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             MismatchStatus::Conflict => StatusCode::CONFLICT,
             MismatchStatus::BadRequest => StatusCode::BAD_REQUEST,
+        })
+    }
+
+    /// How an answer of this moment is stored.
+    pub(crate) fn about<'a>(&'a self, request_id: Option<&'a HeaderValue>) -> About<'a> {
+        About { kept: &self.kept, given_at: self.operation.clock().wall(), request_id }
+    }
+
+    /// The answer to a repeat while the first request is at work.
+    pub(crate) fn still_at_work(&self, key: &RequestKey, longest: Duration) -> Response<Body> {
+        self.in_flight.respond(&Waiting {
+            operation: self.operation.name(),
+            key,
+            retry_after: std::cmp::min(longest, self.latency.estimate()),
+            status_base: self.status_base.as_deref(),
         })
     }
 

@@ -9,6 +9,7 @@ mod date;
 mod fingerprint;
 mod gather;
 pub mod header;
+mod idempotent;
 mod key;
 mod layer;
 mod outcome;
@@ -23,12 +24,12 @@ pub use self::{
     axum::{Checked, NotGuarded},
     busy::{BusyStatus, InFlight, Waiting},
     caller::{Caller, FromExtension, Principals, Refusal},
+    idempotent::Idempotent,
     key::KeyRule,
     layer::{IdempotencyLayer, MismatchStatus, StoreDown},
     outcome::{Ended, Streamed},
     problem::{Code, Problem, Row},
     replay::StoredAnswer,
-    run::Idempotent,
     service::Idempotency,
     status::{STATUS_PATH, StatusRoutes},
     verify::{Verdict, Verify},

@@ -3,7 +3,7 @@
 //! Invariant: status, title, `retryable` and `reuse_key` of a code never change within a major
 //! version (`every_problem_is_as_documented`). No text repeats what the client sent.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use axum::{body::Body, response::IntoResponse};
 use http::{
@@ -315,10 +315,13 @@ impl Code {
 #[derive(Clone, Debug)]
 #[must_use = "a problem helps nobody until it is answered"]
 pub struct Problem {
-    row: Row,
+    code: &'static str,
     status: StatusCode,
+    title: &'static str,
     detail: Cow<'static, str>,
-    members: serde_json::Map<String, serde_json::Value>,
+    retryable: bool,
+    reuse_key: Option<bool>,
+    members: Vec<(&'static str, serde_json::Value)>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -330,23 +333,19 @@ impl Problem {
 
     /// The application's own problem, in its own words.
     pub fn of(row: &Row) -> Self {
-        Self {
-            row: *row,
-            status: row.status,
-            detail: Cow::Borrowed(row.detail),
-            members: serde_json::Map::new(),
-            headers: Vec::new(),
-        }
+        let Row { code, status, title, detail, retryable, reuse_key } = *row;
+        let (detail, members, headers) = (Cow::Borrowed(detail), Vec::new(), Vec::new());
+        Self { code, status, title, detail, retryable, reuse_key, members, headers }
     }
 
     /// The stable word for what went wrong.
     pub fn code(&self) -> &'static str {
-        self.row.code
+        self.code
     }
 
     /// Adds a member of the application's own, as RFC 9457 §3.2 allows.
     pub fn member(mut self, name: &'static str, value: serde_json::Value) -> Self {
-        self.members.insert(name.to_owned(), value);
+        self.members.push((name, value));
         self
     }
 
@@ -412,21 +411,20 @@ struct Details<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reuse_key: Option<bool>,
     #[serde(flatten)]
-    members: &'a serde_json::Map<String, serde_json::Value>,
+    members: BTreeMap<&'static str, serde_json::Value>,
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
-        let Row { code, title, retryable, reuse_key, .. } = self.row;
         let details = Details {
-            r#type: format!("urn:hapax:problem:{code}"),
-            title,
+            r#type: format!("urn:hapax:problem:{}", self.code),
+            title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
-            code,
-            retryable,
-            reuse_key,
-            members: &self.members,
+            code: self.code,
+            retryable: self.retryable,
+            reuse_key: self.reuse_key,
+            members: self.members.into_iter().collect(),
         };
         // Strings, numbers and booleans always serialize.
         let body = serde_json::to_vec(&details).unwrap_or_default();

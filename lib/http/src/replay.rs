@@ -197,6 +197,16 @@ impl StoredAnswer {
         }
     }
 
+    /// The body of a stored answer, without a copy; `None` where there is no [`status`].
+    ///
+    /// [`status`]: Self::status
+    pub fn body(outcome: &Outcome) -> Option<Bytes> {
+        match outcome {
+            Outcome::Value(stored) => Stored::read(stored).map(|stored| stored.body),
+            Outcome::Tombstone(_) => None,
+        }
+    }
+
     /// A JSON answer that was given by nobody: an operator settles with it.
     pub fn json(status: StatusCode, body: Bytes, given_at: Timestamp) -> Outcome {
         let mut response = Response::new(body);

@@ -9,11 +9,10 @@
 //! (`a_client_that_disconnects_never_cancels_the_work`, `a_panic_is_an_outcome`).
 
 use std::{
-    fmt,
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -21,110 +20,24 @@ use std::{
 use axum::{BoxError, body::Body, response::IntoResponse};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use hapax_core::{Call, Error, Kind, Lease, Outcome, Status, Work};
+use hapax_core::{Call, Error, Kind, Lease, Outcome, Status};
 use http::{HeaderValue, Request, Response, request};
 use http_body::Body as HttpBody;
 use tower::Service;
 
 use crate::{
     body::Held,
-    busy::Waiting,
     gather::{Gathered, gather},
     header,
+    idempotent::Idempotent,
     key::SentKey,
     layer::Settings,
-    outcome::{Closing, Ended, Progress, judge},
+    outcome::{Closing, Ended, judge},
     problem::{Code, Problem},
-    replay::{self, About, Stored},
+    replay::{self, Stored},
     status,
     verify::Verdict,
 };
-
-/// What a handler behind the layer holds: its attempt, and how to close the record itself.
-///
-/// Found in the extensions of every guarded request, and extracted by axum handlers. Everything of
-/// [`Work`] is there: attempt, fence, child keys, checkpoints, and the token that is cancelled
-/// when the lease is lost.
-#[derive(Clone)]
-pub struct Idempotent(Arc<Inner>);
-
-struct Inner {
-    work: Work,
-    lease: Mutex<Option<Lease>>,
-    progress: AtomicU8,
-    settings: Arc<Settings>,
-    request_id: Option<HeaderValue>,
-}
-
-const UNTOLD: u8 = 0;
-const REFUSED: u8 = 1;
-const ENTERED: u8 = 2;
-
-impl Idempotent {
-    fn new(lease: Lease, turn: &Turn) -> Self {
-        Self(Arc::new(Inner {
-            work: lease.work(),
-            lease: Mutex::new(Some(lease)),
-            progress: AtomicU8::new(UNTOLD),
-            settings: Arc::clone(&turn.settings),
-            request_id: turn.request_id.clone(),
-        }))
-    }
-
-    /// Takes over the closing of the record, to seal it in the handler's own transaction.
-    ///
-    /// The layer then stores nothing: close the lease with [`outcome`](Self::outcome) of the very
-    /// response that is returned. `None` if it was taken before.
-    pub fn take_lease(&self) -> Option<Lease> {
-        // Taking leaves nothing half done.
-        self.0.lease.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// `response` as the layer stores it, so that a repeat is given it again.
-    pub fn outcome(&self, response: &Response<Bytes>) -> Outcome {
-        let settings = &self.0.settings;
-        let about = about(settings, self.0.request_id.as_ref());
-        about.whole(response, settings.operation.outcome_bytes_max())
-    }
-
-    /// Says that the work begins: from now on a 4xx is an answer and no refusal.
-    ///
-    /// [`Checked`](crate::Checked) does it for axum handlers.
-    pub fn enter(&self) {
-        self.0.progress.store(ENTERED, Ordering::Release);
-    }
-
-    /// Says that the request was refused before any work: whatever is answered frees the key.
-    pub fn refuse(&self) {
-        self.0.progress.store(REFUSED, Ordering::Release);
-    }
-
-    fn progress(&self) -> Progress {
-        match self.0.progress.load(Ordering::Acquire) {
-            REFUSED => Progress::Refused,
-            ENTERED => Progress::Entered,
-            _ => Progress::Untold,
-        }
-    }
-}
-
-impl std::ops::Deref for Idempotent {
-    type Target = Work;
-
-    fn deref(&self) -> &Work {
-        &self.0.work
-    }
-}
-
-impl fmt::Debug for Idempotent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Idempotent({:?})", self.0.work)
-    }
-}
-
-fn about<'a>(settings: &'a Settings, request_id: Option<&'a HeaderValue>) -> About<'a> {
-    About { kept: &settings.kept, given_at: settings.operation.clock().wall(), request_id }
-}
 
 /// One guarded request on its way.
 pub(crate) struct Turn {
@@ -151,25 +64,56 @@ impl Turn {
     {
         let clock = self.settings.operation.clock();
         let began_at = clock.now();
-        let idempotent = Idempotent::new(lease, &self);
+        let idempotent = Idempotent::new(lease, &self.settings, self.request_id.clone());
         request.extensions_mut().insert(idempotent.clone());
-        // Neither service nor request is used again after a panic.
-        let worked = AssertUnwindSafe(answer(inner, request)).catch_unwind().await;
+        // Nothing of it is used again after a panic.
+        let working = AssertUnwindSafe(self.work(inner, request, &idempotent));
+        let worked = working.catch_unwind().await;
         self.settings.latency.learn(clock.now().saturating_duration_since(began_at));
-        let response = match worked {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => {
-                self.break_off(idempotent.take_lease(), "the service failed").await;
-                return Err(error);
+        let lease = idempotent.take_lease();
+        match (worked, lease) {
+            (Ok(Ok(Worked::Final(answer))), Some(lease)) => Ok(self.complete(lease, answer).await),
+            // The handler closed the record itself, with this very answer.
+            (Ok(Ok(Worked::Final(answer))), None) => Ok(self.echo(answer.response)),
+            (Ok(Ok(Worked::Other(ended, response))), lease) => {
+                self.close(lease, ended, &format!("the answer was {}", response.status())).await;
+                Ok(self.echo(response))
             }
-            Err(_) => {
-                tracing::error!(record = %self.short(), "a handler panicked");
-                self.break_off(idempotent.take_lease(), "the handler panicked").await;
-                return Ok(self.problem(Problem::new(Code::HandlerFailed)));
+            (Ok(Err(error)), lease) => {
+                self.close(lease, Ended::Unknown, "the service failed").await;
+                Err(error)
             }
-        };
-        let Some(lease) = idempotent.take_lease() else { return Ok(self.echo(response)) };
-        Ok(self.close(lease, response, idempotent.progress()).await)
+            (Ok(Ok(Worked::Broken)) | Err(_), lease) => {
+                tracing::error!(record = %self.short(), "a handler panicked or its answer broke off");
+                self.close(lease, Ended::Unknown, "the handler broke off").await;
+                Ok(self.problem(Problem::new(Code::HandlerFailed)))
+            }
+        }
+    }
+
+    /// The handler's answer, with as much of its body as is stored.
+    async fn work<S, B, R>(
+        &self,
+        inner: S,
+        request: Request<B>,
+        idempotent: &Idempotent,
+    ) -> Result<Worked, S::Error>
+    where
+        S: Service<Request<B>, Response = Response<R>>,
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let mut response = answer(inner, request).await?;
+        let declared = response.extensions_mut().remove::<Ended>();
+        let ended = declared.unwrap_or_else(|| {
+            judge(response.status(), idempotent.progress(), &self.settings.refusals)
+        });
+        if ended != Ended::Final {
+            return Ok(Worked::Other(ended, response));
+        }
+        let about = self.settings.about(self.request_id.as_ref());
+        let gathered = gather(&about, response, self.settings.operation.outcome_bytes_max()).await;
+        Ok(gathered.map_or(Worked::Broken, Worked::Final))
     }
 
     /// Asks about a dead attempt, then gives its answer or does the work.
@@ -200,11 +144,11 @@ impl Turn {
                 self.run(lease, inner, Request::from_parts(parts, body.into())).await
             }
             Verdict::Happened(response) => {
-                let about = about(&self.settings, self.request_id.as_ref());
+                let about = self.settings.about(self.request_id.as_ref());
                 let bytes_max = self.settings.operation.outcome_bytes_max();
                 let outcome = about.whole(&response, bytes_max);
-                let answer = self.stored(&outcome);
-                Ok(self.complete(lease, outcome, answer).await)
+                let response = self.stored(&outcome);
+                Ok(self.complete(lease, Gathered { outcome, response }).await)
             }
             Verdict::Unclear => {
                 self.report(lease.hand_on().await);
@@ -213,49 +157,20 @@ impl Turn {
         }
     }
 
-    /// Closes the record as the answer says, and gives the answer.
-    async fn close(
-        &self,
-        lease: Lease,
-        mut response: Response<Body>,
-        progress: Progress,
-    ) -> Response<Body> {
-        let declared = response.extensions_mut().remove::<Ended>();
-        let status = response.status();
-        let refusals = &self.settings.refusals;
-        let ended = declared.unwrap_or_else(|| judge(status, progress, refusals));
-        match Closing::of(ended, lease.class()) {
-            Closing::Complete => return self.keep(lease, response).await,
-            Closing::Release => self.report(lease.release().await),
-            Closing::HandOn => self.report(lease.hand_on().await),
-            Closing::Doubt => {
-                self.report(lease.doubt(format!("the answer was {}", status.as_u16())).await);
-            }
-        }
-        self.echo(response)
+    /// Closes the record of work that has no answer to keep; `why` is for the operator.
+    async fn close(&self, lease: Option<Lease>, ended: Ended, why: &str) {
+        let Some(lease) = lease else { return };
+        let closed = match Closing::of(ended, lease.class()) {
+            Closing::Release => lease.release().await,
+            Closing::Doubt => lease.doubt(why).await,
+            Closing::HandOn | Closing::Complete => lease.hand_on().await,
+        };
+        self.report(closed);
     }
 
-    /// Stores a final answer, or a tombstone for it.
-    async fn keep(&self, lease: Lease, response: Response<Body>) -> Response<Body> {
-        let about = about(&self.settings, self.request_id.as_ref());
-        let bytes_max = self.settings.operation.outcome_bytes_max();
-        let gathering = AssertUnwindSafe(gather(&about, response, bytes_max));
-        // A panic in the body is caught like one in the handler.
-        if let Ok(Some(Gathered { outcome, response })) = gathering.catch_unwind().await {
-            return self.complete(lease, outcome, response).await;
-        }
-        tracing::error!(record = %self.short(), "the body of an answer broke off");
-        self.break_off(Some(lease), "the body of the answer broke off").await;
-        self.problem(Problem::new(Code::HandlerFailed))
-    }
-
-    /// Closes the record with `outcome` and gives `response`, unless another attempt was faster.
-    async fn complete(
-        &self,
-        lease: Lease,
-        outcome: Outcome,
-        response: Response<Body>,
-    ) -> Response<Body> {
+    /// Stores the outcome and gives the answer, unless another attempt was faster.
+    async fn complete(&self, lease: Lease, answer: Gathered) -> Response<Body> {
+        let Gathered { outcome, response } = answer;
         match lease.complete(outcome).await {
             Ok(()) => self.echo(response),
             Err(error) if error.kind() == Kind::Fenced => self.overtaken().await,
@@ -286,16 +201,6 @@ impl Turn {
             }
             Err(error) => self.problem(self.store_failed(&error)),
         }
-    }
-
-    /// Closes the record of work that ended without an answer, as its class says.
-    async fn break_off(&self, lease: Option<Lease>, why: &'static str) {
-        let Some(lease) = lease else { return };
-        let class = lease.class();
-        self.report(match Closing::of(Ended::Unknown, class) {
-            Closing::Doubt => lease.doubt(why).await,
-            Closing::HandOn | Closing::Complete | Closing::Release => lease.hand_on().await,
-        });
     }
 
     /// A last word that did not reach the store: the lease lapses, and the class decides.
@@ -332,13 +237,7 @@ impl Turn {
 
     /// The answer while somebody else is at work.
     pub(crate) fn in_flight(&self, longest: Duration) -> Response<Body> {
-        let settings = &self.settings;
-        settings.in_flight.respond(&Waiting {
-            operation: settings.operation.name(),
-            key: &self.sent.key,
-            retry_after: std::cmp::min(longest, settings.latency.estimate()),
-            status_base: settings.status_base.as_deref(),
-        })
+        self.settings.still_at_work(&self.sent.key, longest)
     }
 
     /// The answer while it is being found out what a dead attempt did.
@@ -375,6 +274,16 @@ impl Turn {
     }
 }
 
+/// What became of the work.
+enum Worked {
+    /// An answer that ends the matter, with what is stored for it.
+    Final(Gathered),
+    /// An answer that is passed on as it is.
+    Other(Ended, Response<Body>),
+    /// The body of the answer broke off.
+    Broken,
+}
+
 /// When a held record is worth another look: a reconciler or a person is not faster.
 const HELD_RETRY: Duration = Duration::from_secs(10);
 
@@ -405,7 +314,7 @@ impl Latency {
         self.micros.store(before - before / 8 + took / 8, Ordering::Relaxed);
     }
 
-    fn estimate(&self) -> Duration {
+    pub(crate) fn estimate(&self) -> Duration {
         Duration::from_micros(self.micros.load(Ordering::Relaxed))
     }
 }

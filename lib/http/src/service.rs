@@ -14,7 +14,7 @@ use axum::{BoxError, body::Body, response::IntoResponse};
 use bytes::Bytes;
 use futures_util::{
     TryFutureExt,
-    future::{BoxFuture, Either, MapOk},
+    future::{BoxFuture, Either, MapOk, select},
 };
 use hapax_core::{Begin, Class, Error, Kind, Outcome, Prints, Status};
 use http::{
@@ -127,6 +127,7 @@ where
     };
     let Admitted { turn, caller, body, prints } = admitted;
     let operation = settings.operation.clone();
+    let key = turn.sent.key.clone();
     let running = match begin(&turn, prints).await {
         Ok(Begin::Run(lease)) => {
             let request = Request::from_parts(parts, B::from(body));
@@ -144,8 +145,16 @@ where
         }
         Err(error) => return Ok(turn.problem(turn.store_failed(&error))),
     };
+    let ended = match settings.answer_within {
+        None => running.await,
+        // Both may be dropped: the work is on its own task.
+        Some(span) => match select(running, operation.clock().sleep(span)).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(_) => return Ok(settings.still_at_work(&key, span)),
+        },
+    };
     // A task that panicked outside of the handler, or that the runtime ended.
-    running.await.unwrap_or_else(|_| {
+    ended.unwrap_or_else(|_| {
         Ok(settings.explained(Problem::new(Code::HandlerFailed)).into_response())
     })
 }

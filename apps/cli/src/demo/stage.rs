@@ -84,9 +84,8 @@ impl Stage {
 
     /// The merchants, as the attacker knows them.
     pub(super) fn tenants(&self) -> Vec<hapax_storm::Tenant> {
-        let read = |file: &Path| {
-            std::fs::read_to_string(self.config.resolve(file)).unwrap_or_default()
-        };
+        let read =
+            |file: &Path| std::fs::read_to_string(self.config.resolve(file)).unwrap_or_default();
         let tenant = |tenant: &hapax_pay::config::Tenant| hapax_storm::Tenant {
             name: tenant.name.clone(),
             api_key: read(&tenant.api_key_file),

@@ -10,8 +10,8 @@ use hapax::{
     http::header::{IDEMPOTENCY_KEY, REPLAYED},
 };
 
-use super::{App, who, who::Me};
-use crate::{db::requests, flow::Desk};
+use super::{App, who::Me};
+use crate::{db::requests, flow::Desk, merchant::PRINCIPAL};
 
 /// Answers first, notes then.
 pub(super) async fn note(
@@ -36,6 +36,6 @@ pub(super) async fn note(
 fn record_of(desk: &Desk, tenant: &Tenant, key: &str) -> Option<String> {
     let bare = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(key);
     let key = RequestKey::parse(bare).ok()?;
-    let merchant = Principal::parse(who::PRINCIPAL).ok()?;
+    let merchant = Principal::parse(PRINCIPAL).ok()?;
     Some(desk.create.request(tenant.clone(), merchant, key).id().short())
 }

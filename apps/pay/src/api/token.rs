@@ -11,10 +11,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hapax::{
-    BusinessKey, Principal, Tenant,
+    Principal, Tenant,
     http::{Code, Problem, header::{IDEMPOTENCY_KEY, IDEMPOTENT_TOKEN}},
-    store::Found,
-    token::{Binding, Issue, Refused, Session},
+    token::{Binding, Issue, Refused},
 };
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -29,12 +28,11 @@ use super::{
     who::Me,
 };
 use crate::{
-    utc::rfc3339,
-    db::payments,
     error::Error,
-    flow::{Desk, on},
+    flow::{self, Desk},
+    merchant::PRINCIPAL,
     order::OrderId,
-    payment::Status,
+    utc::rfc3339,
 };
 
 /// Issues a token for a page that will create a payment.
@@ -63,12 +61,12 @@ pub(super) async fn issue(
         let complaint = format!("`operation` must be \"{}\"", app.desk.create.name());
         return problem::body_invalid(complaint).into_response();
     }
-    let bound = binding(&app.desk, &me.tenant, &order_id, &sent.user, &sent.session);
+    let bound = flow::token::binding(&me.tenant, &order_id, &sent.user, &sent.session);
     let binding = match bound {
         Ok(binding) => binding,
-        Err(complaint) => return problem::body_invalid(complaint).into_response(),
+        Err(complaint) => return problem::body_invalid(complaint.to_string()).into_response(),
     };
-    match hand_out(&app.desk, &me.tenant, &order_id, &binding).await {
+    match hand_out(&app.desk, &order_id, &binding).await {
         Ok(response) => response,
         Err(error) => problem::failed(&error).into_response(),
     }
@@ -76,51 +74,25 @@ pub(super) async fn issue(
 
 async fn hand_out(
     desk: &Desk,
-    tenant: &Tenant,
     order_id: &OrderId,
     binding: &Binding,
 ) -> Result<Response, Error> {
-    let live = {
-        let mut reader = desk.reader().await?;
-        payments::live(on(&mut reader), tenant, order_id).await?
-    };
-    // A new token is not handed out over a request that still runs.
-    if live.is_some_and(|live| live.status == Status::Created) {
-        let place = HeaderValue::try_from(format!("/v1/orders/{}", order_id.as_str()));
-        let problem = Problem::of(&OPERATION_IN_PROGRESS).retry_after(desk.config.periods.wait.0);
-        return Ok(match place {
-            Ok(place) => problem.location(place).into_response(),
-            Err(_) => problem.into_response(),
-        });
-    }
-    let over = Found { record: None, now: desk.now().await? };
-    Ok(match desk.tokens.issue(binding, &over)? {
+    let wait = desk.config.periods.wait.0;
+    Ok(match flow::token::issue(&desk.sql, &desk.tokens, binding, order_id, wait).await? {
         Issue::Token { token, expires_at } => {
             let told = json!({"token": token.as_str(), "expires_at": rfc3339(expires_at)});
             (StatusCode::CREATED, Json(told)).into_response()
         }
         Issue::Unfinished { retry_after } => {
-            Problem::of(&OPERATION_IN_PROGRESS).retry_after(retry_after).into_response()
+            let problem = Problem::of(&OPERATION_IN_PROGRESS).retry_after(retry_after);
+            match HeaderValue::try_from(format!("/v1/orders/{}", order_id.as_str())) {
+                Ok(place) => problem.location(place).into_response(),
+                Err(_) => problem.into_response(),
+            }
         }
         Issue::TooMany { retry_after } => {
             Problem::of(&TOO_MANY_TOKENS).retry_after(retry_after).into_response()
         }
-    })
-}
-
-fn binding(
-    desk: &Desk,
-    tenant: &Tenant,
-    order_id: &OrderId,
-    user: &str,
-    session: &str,
-) -> Result<Binding, String> {
-    Ok(Binding {
-        tenant: tenant.clone(),
-        operation: desk.create.name().clone(),
-        object: BusinessKey::of(&[order_id.as_str()]).map_err(|why| why.to_string())?,
-        user: Principal::parse(user).map_err(|why| why.to_string())?,
-        session: Session::parse(session).map_err(|why| why.to_string())?,
     })
 }
 
@@ -173,12 +145,12 @@ async fn key_of(
     let order_id = OrderId::parse(&bearer.order_id).ok_or_else(|| {
         problem::body_invalid("`order_id` must be 1 to 64 visible ASCII characters".to_owned())
     })?;
-    let binding = binding(desk, tenant, &order_id, &bearer.user, &bearer.session)
-        .map_err(problem::body_invalid)?;
+    let binding = flow::token::binding(tenant, &order_id, &bearer.user, &bearer.session)
+        .map_err(|complaint| problem::body_invalid(complaint.to_string()))?;
     let text = token.to_str().map_err(|_| Problem::of(&TOKEN_FORGED))?;
     let now = desk.now().await.map_err(|error| problem::failed(&error))?;
     let checked = desk.tokens.check(text, &binding, now).map_err(refused)?;
-    let merchant = Principal::parse(super::who::PRINCIPAL).map_err(|_| Problem::of(&TOKEN_FORGED))?;
+    let merchant = Principal::parse(PRINCIPAL).map_err(|_| Problem::of(&TOKEN_FORGED))?;
     let call = desk.create.request(tenant.clone(), merchant, checked.key().clone());
     let found = call.look().await.map_err(|error| problem::failed(&Error::from(error)))?;
     let key = checked.admit(&found).map_err(refused)?;

@@ -14,10 +14,7 @@ use hapax::{
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 
 use super::App;
-use crate::merchant::Merchant;
-
-/// The stable subject under which a tenant's own back end uses keys.
-pub(super) const PRINCIPAL: &str = "merchant";
+use crate::merchant::{Merchant, PRINCIPAL};
 
 /// Lets callers with a valid API key pass and names them for everybody behind.
 pub(super) async fn authenticate(

@@ -9,6 +9,8 @@ pub(crate) mod refunds;
 pub(crate) mod requests;
 pub(crate) mod runs;
 pub(crate) mod checks;
+#[cfg(test)]
+mod guards;
 mod sql;
 
 use hapax::Timestamp;
@@ -60,19 +62,19 @@ pub(crate) fn migrator() -> Migrator {
     migrator
 }
 
-/// Which of them a database file has.
-pub(crate) async fn applied(file: &std::path::Path) -> Result<Vec<i64>, Error> {
+/// Which of them a database file has: version and checksum.
+pub(crate) async fn applied(file: &std::path::Path) -> Result<Vec<(i64, Vec<u8>)>, Error> {
     use sqlx::Connection;
 
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).read_only(true);
     let mut conn = Conn::connect_with(&options).await?;
     let exists = sqlx::query(sql::MIGRATIONS_EXIST).fetch_optional(&mut conn).await?.is_some();
-    let versions = match exists {
+    let rows = match exists {
         true => sqlx::query(sql::MIGRATIONS_APPLIED).fetch_all(&mut conn).await?,
         false => Vec::new(),
     };
     conn.close().await?;
-    versions.iter().map(|row| read(row, "version")).collect()
+    rows.iter().map(|row| Ok((read(row, "version")?, read(row, "checksum")?))).collect()
 }
 
 /// Reads one column.

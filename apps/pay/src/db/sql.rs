@@ -306,7 +306,7 @@ WHERE type = 'table' AND name = '_pay_migrations'";
 
 pub(super) const MIGRATIONS_APPLIED: &str = "\
 -- migrations_applied
-SELECT version
+SELECT version, checksum
 FROM _pay_migrations
 WHERE success = 1
 ORDER BY version";

@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod notify;
 pub(crate) mod refund;
+pub(crate) mod token;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,24 +1,44 @@
 //! Idempotency records: look, release, settle, purge.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hapax::{
-    Actor, Id, OperationName, Outcome, Record, Retention, Ruled, Scope, Status, Timestamp,
+    Actor, Class, Epoch, Id, Identity, OperationName, Outcome, Principal, Record, RequestKey,
+    Retention, Ruled, Scope, State, Status, Tenant, Timestamp,
     http::StoredAnswer,
     store::{Found, Ruling as Verdict, Scan},
 };
 use http::StatusCode;
 use serde::Serialize;
 
-use super::Office;
-use crate::{
-    error::{Error, Kind},
-    utc::rfc3339,
-};
+use super::{Office, bounded, invalid};
+use crate::{error::Error, utc::rfc3339};
 
-/// Most rows of one page.
-const ROWS_MAX: u16 = 1000;
 /// How long a late packet of a settled attempt is remembered: longer than any of them travels.
-const MEMORY: std::time::Duration = std::time::Duration::from_secs(3600);
+const MEMORY: Duration = Duration::from_secs(3600);
+/// Hex digits of a whole id.
+const ID_DIGITS: usize = 64;
+/// Fewest digits that an id can be abbreviated to: logs show eight.
+const SHORT_DIGITS_MIN: usize = 4;
+
+/// One key, as an operator names it.
+#[derive(Clone, Debug)]
+pub enum KeyName {
+    /// By the 64 hex digits of its id, or by the first ones, as logs show them.
+    Id(String),
+    /// By what its caller sent.
+    Sent {
+        /// Whose key it is.
+        tenant: String,
+        /// The stable subject that sent it.
+        principal: String,
+        /// What was to be done.
+        operation: String,
+        /// The key, quoted or bare.
+        key: String,
+    },
+}
 
 /// Which keys to list.
 #[derive(Clone, Debug, Default)]
@@ -71,12 +91,16 @@ pub struct KeyDetail {
     pub line: KeyLine,
     /// The class that says what may happen to an attempt that died.
     pub class: &'static str,
+    /// What the class means for whoever decides about the key.
+    pub class_means: &'static str,
     /// The fence to settle with.
     pub epoch: i64,
     /// Who made the current attempt.
     pub caller: String,
-    /// When the current lease ends or ended.
-    pub lease_until: String,
+    /// When the lease of an unfinished attempt ends or ended.
+    pub lease_until: Option<String>,
+    /// From when on an operator may decide about an unfinished attempt.
+    pub settle_from: Option<String>,
     /// When it was completed.
     pub completed_at: Option<String>,
     /// When it stops being replayed.
@@ -116,39 +140,77 @@ pub enum Ruling {
     },
 }
 
+/// What became of a ruling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// It holds. Whatever the old attempt still writes is refused.
+    Settled {
+        /// The fence that it left.
+        epoch: i64,
+    },
+    /// There is no such key.
+    Missing,
+    /// Nothing is left to decide.
+    Over {
+        /// What became of it.
+        status: &'static str,
+    },
+    /// Another attempt took over since the operator looked.
+    MovedOn {
+        /// Its fence.
+        epoch: i64,
+    },
+    /// Its holder is alive.
+    Alive {
+        /// Until then, if it does not renew.
+        until: String,
+    },
+    /// Its holder has only just died and may yet finish.
+    Quiet {
+        /// Until then.
+        until: String,
+    },
+}
+
 impl Office {
     /// A page of keys.
     ///
     /// # Errors
-    /// [`Kind::Config`] for a filter that cannot be read; [`Kind::Store`].
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a filter that cannot be read;
+    /// [`Kind::Store`](crate::Kind::Store).
     pub async fn keys(&self, filter: &KeyFilter) -> Result<KeyPage, Error> {
         let operation = filter.operation.as_deref().map(OperationName::parse).transpose();
         let scan = Scan {
-            operation: operation.map_err(|why| usage(why.to_string()))?,
+            operation: operation.map_err(invalid)?,
             status: filter.status.as_deref().map(parse_status).transpose()?,
-            after: filter.after.as_deref().map(parse_id).transpose()?,
-            limit: filter.limit.clamp(1, ROWS_MAX),
+            after: filter.after.as_deref().map(Id::parse).transpose().map_err(invalid)?,
+            limit: bounded(filter.limit),
         };
         let page = self.hapax.store().scan(scan).await.map_err(Error::store)?;
         let keys = page.records.iter().map(|record| line(record, page.now)).collect();
         Ok(KeyPage { keys, next: page.next.map(|id| id.hex()) })
     }
 
-    /// One key by its id. `None`: there is no such record.
+    /// One key. `None`: there is no such record.
     ///
     /// # Errors
-    /// [`Kind::Config`] for text that is no id; [`Kind::Store`].
-    pub async fn key(&self, id: &str) -> Result<Option<KeyDetail>, Error> {
-        let id = parse_id(id)?;
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for text that names none or several;
+    /// [`Kind::Store`](crate::Kind::Store).
+    pub async fn key(&self, name: &KeyName) -> Result<Option<KeyDetail>, Error> {
+        let Some(id) = self.resolve(name).await? else { return Ok(None) };
         let Found { record, now } = self.hapax.look(id).await?;
         let Some(record) = record else { return Ok(None) };
         let history = self.hapax.store().history(id).await.map_err(Error::store)?;
+        let is_over = matches!(record.state, State::Completed | State::Open);
+        let unfinished = |at: Timestamp| (!is_over).then(|| rfc3339(at));
         Ok(Some(KeyDetail {
             line: line(&record, now),
-            class: class_word(&record),
+            class: class_word(record.terms.class),
+            class_means: class_meaning(record.terms.class),
             epoch: record.epoch.get(),
             caller: record.caller.as_str().to_owned(),
-            lease_until: rfc3339(record.lease_until),
+            lease_until: unfinished(record.lease_until),
+            settle_from: unfinished(settle_from(&record)),
             completed_at: record.completed_at.map(rfc3339),
             expires_at: record.expires_at.map(rfc3339),
             answer_status: record.outcome.as_ref().and_then(StoredAnswer::status),
@@ -165,11 +227,11 @@ impl Office {
         }))
     }
 
-    /// Decides what an abandoned or unknown attempt did. `Ok(false)`: it is alive, only just
-    /// dead, or has moved on since `epoch` was seen.
+    /// Decides what an abandoned or unknown attempt did; `epoch` is the fence that was looked at.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an answer that cannot be one; [`Kind::Store`].
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for an answer that cannot be one;
+    /// [`Kind::Store`](crate::Kind::Store).
     pub async fn rule(
         &self,
         id: &str,
@@ -177,8 +239,9 @@ impl Office {
         ruling: &Ruling,
         by: &str,
         reason: &str,
-    ) -> Result<bool, Error> {
-        let by = Actor::parse(by).map_err(|why| usage(why.to_string()))?;
+    ) -> Result<Judged, Error> {
+        let by = Actor::parse(by).map_err(invalid)?;
+        let id = Id::parse(id).map_err(invalid)?;
         let ruling = match ruling {
             Ruling::NothingHappened => Verdict::NothingHappened { memory: MEMORY },
             Ruling::Happened { status, body } => Verdict::Completed {
@@ -186,34 +249,109 @@ impl Office {
                 retention: Retention::FOREVER,
             },
         };
-        let seen = hapax::Epoch::from_stored(epoch);
-        let ruled = self.hapax.settle(parse_id(id)?, seen, ruling, by, reason).await?;
-        Ok(matches!(ruled, Ruled::Settled { .. }))
+        let seen = Epoch::from_stored(epoch);
+        Ok(match self.hapax.settle(id, seen, ruling, by, reason).await? {
+            Ruled::Settled { epoch } => Judged::Settled { epoch: epoch.get() },
+            Ruled::Refused(found) => why_not(&found, seen),
+        })
     }
 
     /// Removes at most `rows` records that count as absent.
     ///
     /// # Errors
-    /// [`Kind::Store`].
+    /// [`Kind::Store`](crate::Kind::Store).
     pub async fn purge_keys(&self, rows: u16) -> Result<u16, Error> {
         self.hapax.store().purge(rows).await.map_err(Error::store)
+    }
+
+    async fn resolve(&self, name: &KeyName) -> Result<Option<Id>, Error> {
+        match name {
+            KeyName::Id(digits) if digits.len() == ID_DIGITS => {
+                Id::parse(digits).map(Some).map_err(invalid)
+            }
+            KeyName::Id(digits) => self.complete(&digits.to_ascii_lowercase()).await,
+            KeyName::Sent { tenant, principal, operation, key } => {
+                let bare = key.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+                let identity = Identity::request(
+                    Tenant::parse(tenant).map_err(invalid)?,
+                    Principal::parse(principal).map_err(invalid)?,
+                    OperationName::parse(operation).map_err(invalid)?,
+                    RequestKey::parse(bare.unwrap_or(key)).map_err(invalid)?,
+                );
+                Ok(Some(identity.id()))
+            }
+        }
+    }
+
+    /// The one id that begins with these digits.
+    async fn complete(&self, digits: &str) -> Result<Option<Id>, Error> {
+        let is_fit = (SHORT_DIGITS_MIN..ID_DIGITS).contains(&digits.len());
+        let first = Id::parse(&format!("{digits:0<ID_DIGITS$}")).ok().filter(|_| is_fit);
+        let first = first
+            .ok_or_else(|| invalid("the id must be 64 hex digits, or at least its first four"))?;
+        // A scan begins behind the id that it is given: behind the one before the first.
+        let scan = Scan { operation: None, status: None, after: before(first), limit: 2 };
+        let page = self.hapax.store().scan(scan).await.map_err(Error::store)?;
+        let ids = page.records.iter().map(|record| record.identity.id());
+        let mut fitting = ids.filter(|id| id.hex().starts_with(digits));
+        match (fitting.next(), fitting.next()) {
+            (Some(_), Some(_)) => {
+                Err(invalid(format!("several ids begin with {digits}; give more digits")))
+            }
+            (found, _) => Ok(found),
+        }
+    }
+}
+
+/// The id just below; `None` below the lowest.
+fn before(id: Id) -> Option<Id> {
+    let mut bytes = *id.as_bytes();
+    for byte in bytes.iter_mut().rev() {
+        let (less, borrows) = byte.overflowing_sub(1);
+        *byte = less;
+        if !borrows {
+            return Some(Id::from_stored(bytes));
+        }
+    }
+    None
+}
+
+/// From when on an unfinished attempt may be judged: its lease and its quiet time have passed.
+fn settle_from(record: &Record) -> Timestamp {
+    record.lease_until.plus(record.terms.retake_after.unwrap_or_default())
+}
+
+/// Says why a record was not judged, in the order in which it matters to the judge.
+fn why_not(found: &Found, seen: Epoch) -> Judged {
+    let Found { record, now } = found;
+    let Some(record) = record.as_ref().filter(|record| !record.is_reusable(*now)) else {
+        return Judged::Missing;
+    };
+    match record.state {
+        State::Completed | State::Open => Judged::Over { status: record.status(*now).as_str() },
+        State::Claimed | State::Unknown if record.epoch != seen => {
+            Judged::MovedOn { epoch: record.epoch.get() }
+        }
+        State::Claimed | State::Unknown if record.lease_until > *now => {
+            Judged::Alive { until: rfc3339(record.lease_until) }
+        }
+        State::Claimed | State::Unknown => Judged::Quiet { until: rfc3339(settle_from(record)) },
     }
 }
 
 fn answer(status: u16, body: &str, now: Timestamp) -> Result<Outcome, Error> {
-    let status = StatusCode::from_u16(status)
-        .map_err(|_| usage("the status must be an HTTP status, such as 201".to_owned()))?;
+    let rule = "the status must be that of a final answer with a body: 200 to 499, such as 201";
+    let status = StatusCode::from_u16(status).map_err(|_| invalid(rule))?;
+    let has_no_body = matches!(
+        status,
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    if has_no_body || !(200..=499).contains(&status.as_u16()) {
+        return Err(invalid(rule));
+    }
     serde_json::from_str::<serde_json::Value>(body)
-        .map_err(|why| usage(format!("the answer must be JSON: {why}")))?;
+        .map_err(|why| invalid(format!("the answer must be JSON: {why}")))?;
     Ok(StoredAnswer::json(status, Bytes::copy_from_slice(body.as_bytes()), now))
-}
-
-fn usage(sentence: String) -> Error {
-    Error::caused(Kind::Config, "read the request", sentence)
-}
-
-fn parse_id(text: &str) -> Result<Id, Error> {
-    Id::parse(text).map_err(|why| usage(why.to_string()))
 }
 
 fn parse_status(word: &str) -> Result<Status, Error> {
@@ -227,16 +365,34 @@ fn parse_status(word: &str) -> Result<Status, Error> {
     ];
     all.into_iter().find(|status| status.as_str() == word).ok_or_else(|| {
         let words = all.map(Status::as_str).join(", ");
-        usage(format!("the status must be one of {words}"))
+        invalid(format!("the status must be one of {words}"))
     })
 }
 
-fn class_word(record: &Record) -> &'static str {
-    match record.terms.class {
-        hapax::Class::Transactional => "transactional",
-        hapax::Class::Keyed => "keyed",
-        hapax::Class::Queryable => "queryable",
-        hapax::Class::Opaque => "opaque",
+fn class_word(class: Class) -> &'static str {
+    match class {
+        Class::Transactional => "transactional",
+        Class::Keyed => "keyed",
+        Class::Queryable => "queryable",
+        Class::Opaque => "opaque",
+    }
+}
+
+fn class_meaning(class: Class) -> &'static str {
+    match class {
+        Class::Transactional => {
+            "effect and completion commit in one transaction: an attempt that died did nothing"
+        }
+        Class::Keyed => {
+            "the receiver dedupes by our key: the same request sent again has no second effect \
+             while the receiver remembers it"
+        }
+        Class::Queryable => {
+            "the receiver can be asked: ask it, and close the old attempt there, before you decide"
+        }
+        Class::Opaque => {
+            "nobody can tell but you: if it did happen and the key is released, it happens twice"
+        }
     }
 }
 

@@ -1,15 +1,22 @@
-//! Payments: what an operator looks up.
+//! Payments: what an operator looks up, and asking the channel about one.
+
+use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Office;
+use super::{Office, bounded, invalid};
 use crate::{
     channel::PaymentNo,
     db::{self, payments::Payment, refunds::Refund},
     error::Error,
+    flow::check::{Asked, ask_channel},
     payment::Status,
+    service,
     utc::rfc3339,
 };
+
+/// Most steps of one payment's life that are shown: its machine has no cycle.
+const STEPS_MAX: u16 = 1000;
 
 /// One payment of a list.
 #[derive(Clone, Debug, Serialize)]
@@ -24,12 +31,61 @@ pub struct PaymentLine {
     pub round: u32,
     /// Decimal text.
     pub amount: String,
+    /// What the amount is counted in.
+    pub currency: &'static str,
     /// Where it stands.
     pub status: &'static str,
     /// Money that came late or twice.
     pub surplus: bool,
     /// When it was opened.
     pub created_at: String,
+}
+
+/// A page of payments.
+#[derive(Clone, Debug, Serialize)]
+pub struct PaymentPage {
+    /// The payments, in the order of their numbers.
+    pub payments: Vec<PaymentLine>,
+    /// Where the next page begins.
+    pub next: Option<String>,
+}
+
+/// What a question to the channel came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct PaymentCheck {
+    /// What the channel said.
+    pub channel: Said,
+    /// Where the payment stood before.
+    pub status_before: &'static str,
+    /// The payment now.
+    #[serde(flatten)]
+    pub payment: PaymentLine,
+}
+
+/// What the channel said about a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// The buyer has seen it and has not paid.
+    Unpaid,
+    /// No buyer has seen it.
+    NotSeen,
+    /// Paid, closed or given back; the books say so too now.
+    Booked,
+    /// Nothing that can be believed; nothing was changed.
+    Unknown,
+}
+
+impl Said {
+    /// The stable word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unpaid => "unpaid",
+            Self::NotSeen => "not_seen",
+            Self::Booked => "booked",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// Everything about one payment.
@@ -88,22 +144,26 @@ impl Office {
     /// Payments with this status, or all; after this number, in the order of their numbers.
     ///
     /// # Errors
-    /// [`Kind::Config`](crate::Kind::Config) for a status that does not exist;
+    /// [`Kind::Invalid`](crate::Kind::Invalid) for a status that does not exist;
     /// [`Kind::Store`](crate::Kind::Store).
     pub async fn payments(
         &self,
         status: Option<&str>,
         after: &str,
         rows: u16,
-    ) -> Result<Vec<PaymentLine>, Error> {
+    ) -> Result<PaymentPage, Error> {
         let status = status.map(Status::parse).transpose().map_err(|_| {
             let words = Status::ALL.map(Status::as_str).join(", ");
-            let why = format!("the status must be one of {words}");
-            Error::caused(crate::Kind::Config, "read the request", why)
+            invalid(format!("the status must be one of {words}"))
         })?;
+        let rows = bounded(rows);
         let mut reader = self.sql.readers().acquire().await?;
-        let found = db::payments::list(&mut reader, status, after, rows).await?;
-        Ok(found.iter().map(line).collect())
+        let mut found = db::payments::list(&mut reader, status, after, rows + 1).await?;
+        let has_more = found.len() > usize::from(rows);
+        found.truncate(usize::from(rows));
+        let last = found.last().filter(|_| has_more);
+        let next = last.map(|payment| payment.payment_no.as_str().to_owned());
+        Ok(PaymentPage { payments: found.iter().map(line).collect(), next })
     }
 
     /// One payment by its number. `None`: there is none.
@@ -116,7 +176,7 @@ impl Office {
         let Some(payment) = db::payments::find(&mut reader, &no).await? else { return Ok(None) };
         let refunds = db::refunds::of_payment(&mut reader, &no).await?;
         drop(reader);
-        let moves = self.sql.moves("payment", no.as_str(), 0, 1000).await?;
+        let moves = self.sql.moves("payment", no.as_str(), 0, STEPS_MAX).await?;
         Ok(Some(PaymentDetail {
             line: line(&payment),
             trade_no: payment.trade_no.clone(),
@@ -137,6 +197,37 @@ impl Office {
                 .collect(),
         }))
     }
+
+    /// Asks the channel where a payment stands and books what it says, through the one success
+    /// flow. `None`: there is no such payment.
+    ///
+    /// What makes an answer [`Said::Unknown`] is logged.
+    ///
+    /// # Errors
+    /// [`Kind::Config`](crate::Kind::Config) if the tenant's account cannot be used;
+    /// [`Kind::Changed`](crate::Kind::Changed) if others moved the payment meanwhile: ask again;
+    /// [`Kind::Store`](crate::Kind::Store).
+    pub async fn check(&self, no: &str) -> Result<Option<PaymentCheck>, Error> {
+        let Ok(no) = PaymentNo::parse(no) else { return Ok(None) };
+        let Some(before) = self.find(&no).await? else { return Ok(None) };
+        // Nothing is prepared here, so that no address for callbacks is told to the channel.
+        let public_url = format!("http://{}", self.config.listen);
+        let desk = service::desk_on(self.sql.clone(), self.config.clone(), &public_url)?;
+        let channel = match ask_channel(&Arc::new(desk), &before).await? {
+            Asked::Unpaid => Said::Unpaid,
+            Asked::Missing => Said::NotSeen,
+            Asked::Booked => Said::Booked,
+            Asked::Unknown => Said::Unknown,
+        };
+        let after = self.find(&no).await?.unwrap_or_else(|| before.clone());
+        let status_before = before.status.as_str();
+        Ok(Some(PaymentCheck { channel, status_before, payment: line(&after) }))
+    }
+
+    async fn find(&self, no: &PaymentNo) -> Result<Option<Payment>, Error> {
+        let mut reader = self.sql.readers().acquire().await?;
+        db::payments::find(&mut reader, no).await
+    }
 }
 
 fn line(payment: &Payment) -> PaymentLine {
@@ -146,6 +237,7 @@ fn line(payment: &Payment) -> PaymentLine {
         order_id: payment.order_id.as_str().to_owned(),
         round: payment.round,
         amount: payment.amount.text(payment.currency),
+        currency: payment.currency.code(),
         status: payment.status.as_str(),
         surplus: payment.is_surplus,
         created_at: rfc3339(payment.created_at),

@@ -52,7 +52,7 @@ impl Transport for Consumer {
             self.consume(delivery).await.map_err(|error| match error.kind() {
                 Kind::Corrupt => SendError::Malformed { why: error.to_string() },
                 Kind::Changed => SendError::Rejected { why: error.to_string() },
-                Kind::Config | Kind::Store | Kind::System => {
+                Kind::Config | Kind::Invalid | Kind::Schema | Kind::Store | Kind::System => {
                     SendError::Away { why: error.to_string() }
                 }
             })

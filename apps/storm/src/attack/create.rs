@@ -53,11 +53,12 @@ impl<'a> Create<'a> {
     }
 }
 
-fn dressed(key: &str, dress: Dress) -> String {
+/// Writes a key for the header. One that a reader of bare text would take for a list or for
+/// parameters goes in quotes, whatever it wants; none of ours has a quote or a backslash in it.
+pub(crate) fn dressed(key: &str, dress: Dress) -> String {
     match dress {
-        Dress::Bare => key.to_owned(),
-        // No key of ours has a quote or a backslash in it.
-        Dress::Quoted => format!("\"{key}\""),
+        Dress::Bare if !key.contains([',', ';']) => key.to_owned(),
+        Dress::Bare | Dress::Quoted => format!("\"{key}\""),
     }
 }
 

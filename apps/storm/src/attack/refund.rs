@@ -15,8 +15,8 @@ use crate::wire::{self, Refund};
 /// Times that one number is sent at once.
 const REPEATS: usize = 3;
 
-/// Parts of the sequential story, in hundredths of the amount.
-const PARTS: [i64; 3] = [20, 30, 25];
+/// First parts of the sequential story, in hundredths of the amount; the rest is the last part.
+const PARTS: [i64; 2] = [20, 30];
 
 /// Numbers that are sent at once, each for so many hundredths: three fit.
 const CROWD: (usize, i64) = (5, 30);
@@ -54,15 +54,17 @@ pub(crate) async fn whole(
     exceed(ground, order, watched, Fen(1), dice).await;
 }
 
-/// Refunds three parts, one after another.
+/// Refunds three parts, one after another, until nothing is left.
 pub(crate) async fn parts(
     ground: &Ground,
     order: &Order,
     watched: &mut Watched<'_>,
     dice: &mut Dice,
 ) {
-    for (nth, share) in (0_u32..).zip(PARTS) {
-        let amount = hundredths(order.main.amount, share);
+    let whole = order.main.amount;
+    let [first, second] = PARTS.map(|share| hundredths(whole, share));
+    let rest = Fen(whole.0 - first.0 - second.0);
+    for (nth, amount) in (0_u32..).zip([first, second, rest]) {
         let ask = Ask { refund_no: number(ground, order, nth), amount };
         match repeat(ground, watched, &ask, dice).await {
             Taken::Yes => watched.refunds.push((ask.refund_no.clone(), amount)),
@@ -77,7 +79,7 @@ pub(crate) async fn parts(
             contradict(ground, watched, &ask, dice).await;
         }
     }
-    exceed(ground, order, watched, order.main.amount, dice).await;
+    exceed(ground, order, watched, Fen(1), dice).await;
 }
 
 /// Refunds under five numbers at once, each number twice; as many are taken as fit.

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use reqwest::Method;
 
-use super::create::{Create, KEY};
+use super::create::{Create, KEY, dressed};
 use super::ground::Ground;
 use super::ledger::Ledger;
 use super::persist::{Accepted, Outcome};
@@ -34,7 +34,7 @@ pub(crate) async fn contradict(
             by: Credential::Key(0),
             purchase: &order.main,
             round: Round::First,
-            header: (KEY, key.clone()),
+            header: (KEY, dressed(key, Dress::Bare)),
             hang_up: None,
         };
         let call = ground.create_call(&create, conflict.amount);

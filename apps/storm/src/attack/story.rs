@@ -134,7 +134,12 @@ async fn act(
         }
         Story::RefundWhole | Story::RefundParts | Story::RefundAtOnce => {
             buy(ground, &order.main, payment).await;
-            if ground.await_payment(watched, dice, Payment::is_paid).await.is_some() {
+            // A benefit that is granted must be taken away; the others race with their grant.
+            let ripe = |payment: &Payment| match order.story {
+                Story::RefundWhole => payment.is_granted(),
+                _ => payment.is_paid(),
+            };
+            if ground.await_payment(watched, dice, ripe).await.is_some() {
                 Box::pin(give_back(ground, order, watched, dice)).await;
             }
         }

@@ -18,7 +18,7 @@ use crate::wire::{self, Payment, Round, Token};
 /// What a wave brought.
 #[derive(Debug, Default)]
 pub(crate) struct Wave {
-    /// Each payment once, in the order of its first answer.
+    /// Each payment once, the newest attempt last.
     pub(crate) main: Vec<Payment>,
     pub(crate) shadow: Vec<Payment>,
     /// The token that was redeemed.
@@ -49,10 +49,10 @@ pub(crate) async fn fire(
     });
     let outcomes = join_all(flights).await;
     let mut wave = sort(ground, &creates, &outcomes, ledger);
-    one_payment(ground, &order.main, &wave.main).await;
+    one_payment(ground, &order.main, round, &wave.main).await;
     if let Some(shadow) = &order.shadow {
         apart(ground, &order.main, &wave);
-        one_payment(ground, &shadow.purchase, &wave.shadow).await;
+        one_payment(ground, &shadow.purchase, round, &wave.shadow).await;
     }
     wave.token = token;
     wave
@@ -98,13 +98,17 @@ fn sort(
             payments.push(payment);
         }
     }
+    for payments in [&mut wave.main, &mut wave.shadow] {
+        payments.sort_by_key(|payment| (payment.round, payment.attempt));
+    }
     wave
 }
 
 /// All answers of one purchase must name one payment. An attempt that is over may have a
 /// successor, so that two numbers prove something only if both payments live, or if they call
-/// themselves the same attempt.
-async fn one_payment(ground: &Ground, purchase: &Purchase, payments: &[Payment]) {
+/// themselves the same attempt. Who buys again under two keys, and whose buyer pays before the
+/// second of them arrives, has bought twice: there an earlier round may be paid.
+async fn one_payment(ground: &Ground, purchase: &Purchase, round: Round, payments: &[Payment]) {
     if payments.is_empty() {
         return;
     }
@@ -115,10 +119,12 @@ async fn one_payment(ground: &Ground, purchase: &Purchase, payments: &[Payment])
     }
     let mut live = Vec::new();
     if payments.len() > 1 {
+        let newest = payments.iter().map(|payment| payment.round).max();
         for payment in payments {
             let look = ground.look(purchase.tenant, &payment.payment_no).await;
             if let Look::Found(now) = look
                 && (now.is_open() || (now.is_paid() && !now.surplus))
+                && !(round == Round::Again && now.is_paid() && Some(now.round) < newest)
             {
                 live.push(format!("{} is {}", now.payment_no, now.status));
             }

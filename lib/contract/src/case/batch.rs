@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use hapax_core::{
-    Epoch, Fence, Id, Prints, Retention, State,
-    store::{Answer, Claim, Step},
-};
-
 use crate::{
     stage::{Stage, complete, doubt, granted, happened, nonce, prints, release, settle, value},
     subject::Subject,
+};
+use hapax_core::{
+    Epoch, Fence, Id, Prints, Retention, State,
+    store::{Answer, Claim, Step},
 };
 
 /// As many steps as [`Coalesce`](hapax_core::store::Coalesce) puts into one call.

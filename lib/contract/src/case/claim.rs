@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use hapax_core::{
-    Decision, Effect, Fingerprint, Prints, Retention, State,
-    store::{Answer, Claim, Step},
-};
 use tokio::task::JoinSet;
 
 use crate::{
     stage::{Stage, checkpoint, complete, prints},
     subject::Subject,
+};
+use hapax_core::{
+    Decision, Effect, Fingerprint, Prints, Retention, State,
+    store::{Answer, Claim, Step},
 };
 
 /// Claims that race in one case: more than any store has lanes.

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use hapax_core::{
-    Class, Decision, Effect, Fence,
-    store::{Claim, Step},
-};
-
 use crate::{
     stage::{Stage, complete, doubt},
     subject::Subject,
+};
+use hapax_core::{
+    Class, Decision, Effect, Fence,
+    store::{Claim, Step},
 };
 
 /// A dead transactional attempt had no effect: the next one runs at once.
@@ -36,7 +35,7 @@ pub async fn a_keyed_attempt_is_retaken_within_its_window(subject: &dyn Subject)
     stage.pass(3).await;
     let late = claim(5);
     assert_eq!(stage.ask(&late).await, Decision::Held, "nine of ten beats have passed");
-    stage.pass(50).await;
+    stage.pass(20).await;
     assert_eq!(stage.ask(&late).await, Decision::Held);
 }
 
@@ -64,7 +63,7 @@ pub async fn an_opaque_attempt_is_never_retaken(subject: &dyn Subject) {
     let fence = dead(&stage, "opaque", Effect::Opaque).await;
     let claim = |serial| Claim { effect: Effect::Opaque, ..stage.claim("opaque", serial) };
     assert_eq!(stage.ask(&claim(2)).await, Decision::Held);
-    stage.pass(100).await;
+    stage.pass(30).await;
     assert_eq!(stage.ask(&claim(3)).await, Decision::Held);
     stage.apply(complete(fence, "it was alive")).await;
 }

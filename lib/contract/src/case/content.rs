@@ -1,16 +1,16 @@
 //! What is kept, is kept exactly.
 
 use bytes::Bytes;
+
+use crate::{
+    stage::{OPERATION, Stage, actor, identity, name, valid},
+    subject::Subject,
+};
 use hapax_core::{
     BusinessKey, Channel, ChannelKey, Decision, Identity, KEY_BYTES_MAX, NAME_BYTES_MAX,
     OPERATION_BYTES_MAX, OUTCOME_BYTES_MAX, Outcome, Principal, REFERENCE_BYTES_MAX, RequestKey,
     Retention, Tenant,
     store::{Claim, Step},
-};
-
-use crate::{
-    stage::{OPERATION, Stage, actor, identity, name, valid},
-    subject::Subject,
 };
 
 /// An outcome comes back byte for byte, the empty one and the largest one too.

@@ -1,16 +1,15 @@
 //! How an attempt ends, and who may end it.
 
-use hapax_core::{
-    Decision, Effect, Epoch, Fence, Nonce, Outcome, Prints, Retention, State, Timestamp,
-    store::{Claim, Step},
-};
-
 use crate::{
     stage::{
         Stage, checkpoint, complete, doubt, happened, holders_steps, nonce, prints, release,
         settle, value,
     },
     subject::Subject,
+};
+use hapax_core::{
+    Decision, Effect, Epoch, Fence, Nonce, Outcome, Prints, Retention, State, Timestamp,
+    store::{Claim, Step},
 };
 
 /// A completion whose answer was lost is sent again; the first one stands.

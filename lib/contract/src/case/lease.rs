@@ -1,13 +1,12 @@
 //! How long an attempt lives, and what it leaves.
 
-use hapax_core::{
-    Decision, Effect, State,
-    store::{Claim, Step},
-};
-
 use crate::{
     stage::{Stage, checkpoint, complete, release},
     subject::Subject,
+};
+use hapax_core::{
+    Decision, Effect, State,
+    store::{Claim, Step},
 };
 
 /// A renewal makes the lease end so long from now: never from its old end, and never later.

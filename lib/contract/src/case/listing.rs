@@ -1,15 +1,14 @@
 //! What operators and the completer see: pages of records and the journal of one.
 
-use hapax_core::{
-    Effect, Id, Retention, Status,
-    store::{Claim, Entry, Event, Ruling, Scan, Step},
-};
-
 use crate::{
     stage::{
         Stage, actor, checkpoint, complete, doubt, identity, name, nonce, release, settle, value,
     },
     subject::Subject,
+};
+use hapax_core::{
+    Effect, Id, Retention, Status,
+    store::{Claim, Entry, Event, Ruling, Scan, Step},
 };
 
 const EVERYTHING: Scan = Scan { operation: None, status: None, after: None, limit: 1000 };

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use hapax_core::{
-    Decision, Fence, Id, Retention, State, Status,
-    store::{Claim, Step},
-};
-
 use crate::{
     oracle::{self, Effects, Op},
     stage::{Stage, complete, prints, release, value},
     subject::Subject,
+};
+use hapax_core::{
+    Decision, Fence, Id, Retention, State, Status,
+    store::{Claim, Step},
 };
 
 /// After its time a completed record refuses repeats, and after its grace it counts as absent.
@@ -67,7 +66,7 @@ pub async fn for_ever_has_no_expiry(subject: &dyn Subject) {
     let fence = stage.hold(&stage.claim("order", 1)).await;
     let (record, _) = stage.apply(complete(fence, "for ever")).await;
     assert_eq!((record.expires_at, record.reuse_at), (None, None));
-    stage.pass(1000).await;
+    stage.pass(30).await;
     stage.purge_all().await;
     let repeat = stage.claim("order", 2);
     assert_eq!(stage.ask(&repeat).await, Decision::Replay(value("for ever")));
@@ -79,7 +78,7 @@ pub async fn a_retention_without_end_does_not_overflow(subject: &dyn Subject) {
     let fence = stage.hold(&stage.claim("endless", 1)).await;
     let retention = Retention { keep: Some(Duration::MAX), grace: Duration::MAX };
     stage.apply(Step::Complete { fence, outcome: value("kept"), retention }).await;
-    stage.pass(100).await;
+    stage.pass(30).await;
     stage.purge_all().await;
     let repeat = stage.claim("endless", 2);
     assert_eq!(stage.ask(&repeat).await, Decision::Replay(value("kept")));

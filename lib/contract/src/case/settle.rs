@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use hapax_core::{
-    Decision, Effect, Epoch, Fence, Prints, State,
-    store::{Answer, Claim, Ruling, Step},
-};
-
 use crate::{
     stage::{Stage, complete, doubt, happened, holders_steps, nonce, release, settle, value},
     subject::Subject,
+};
+use hapax_core::{
+    Decision, Effect, Epoch, Fence, Prints, State,
+    store::{Answer, Claim, Ruling, Step},
 };
 
 /// A ruling is void if the record has moved on since the judge looked.

@@ -30,6 +30,8 @@ pub(super) struct Canon {
     beat: i64,
     /// Beats that have passed.
     passed: i64,
+    /// The latest moment before the op at hand. Within one op, answers may come in any order.
+    floor: Timestamp,
     latest: Timestamp,
     epochs: BTreeMap<Id, Vec<Epoch>>,
 }
@@ -37,7 +39,12 @@ pub(super) struct Canon {
 impl Canon {
     pub(super) fn new(start: Timestamp, beat: Duration) -> Self {
         let beat = std::cmp::max(millis(beat), 1);
-        Self { start, beat, passed: 0, latest: start, epochs: BTreeMap::new() }
+        Self { start, beat, passed: 0, floor: start, latest: start, epochs: BTreeMap::new() }
+    }
+
+    /// Ends an op: what is said from now on is said later.
+    pub(super) fn end_op(&mut self) {
+        self.floor = self.latest;
     }
 
     pub(super) fn pass(&mut self, beats: u8) {
@@ -123,10 +130,10 @@ impl Canon {
 
     /// The store's own now, which must be where the clock was moved to.
     fn now(&mut self, now: Timestamp) -> Result<Timestamp, Said> {
-        if now < self.latest {
+        if now < self.floor {
             return Err(Said::Broke("its clock went back".to_owned()));
         }
-        self.latest = now;
+        self.latest = std::cmp::max(self.latest, now);
         let beats = self.time(now);
         if beats.as_millis() == self.passed {
             return Ok(beats);

@@ -57,7 +57,7 @@ pub async fn trace_losses(subject: &dyn Subject, ops: &[Op], fates: &[Delivery])
 /// # Errors
 /// The first op at which they part.
 pub async fn compare(subject: &dyn Subject, ops: &[Op]) -> Result<(), Parting> {
-    let reference = trace(&Memory::new(), ops).await;
+    let reference = trace(&Memory::with_beat(subject.beat()), ops).await;
     let subject = trace(subject, ops).await;
     reference.parts_from(&subject).map_or(Ok(()), Err)
 }
@@ -71,7 +71,7 @@ pub async fn compare_losses(
     ops: &[Op],
     fates: &[Delivery],
 ) -> Result<(), Parting> {
-    let reference = trace(&Memory::new(), ops).await;
+    let reference = trace(&Memory::with_beat(subject.beat()), ops).await;
     let subject = trace_losses(subject, ops, fates).await;
     reference.parts_from(&subject).map_or(Ok(()), Err)
 }
@@ -97,7 +97,7 @@ pub async fn compare_purges(subject: &dyn Subject, ops: &[Op]) -> Result<(), Par
 /// The smallest life that was found in which they part.
 pub fn search(subject: &dyn Subject, cases: u32) -> Result<(), Counterexample> {
     let lives = lives(LIFE_OPS_MAX).prop_map(|ops| (ops, Vec::new()));
-    hunt(cases, lives, async |ops, _| compare(subject, ops).await)
+    hunt(cases, lives, &async |ops: &[Op], _: &[Delivery]| compare(subject, ops).await)
 }
 
 /// Plays `cases` random lives on `subject` in which requests and answers are lost, and on the
@@ -107,7 +107,9 @@ pub fn search(subject: &dyn Subject, cases: u32) -> Result<(), Counterexample> {
 /// The smallest life that was found in which they part.
 pub fn search_losses(subject: &dyn Subject, cases: u32) -> Result<(), Counterexample> {
     let lives = (lives(LIFE_OPS_MAX), fates());
-    hunt(cases, lives, async |ops, fates| compare_losses(subject, ops, fates).await)
+    hunt(cases, lives, &async |ops: &[Op], fates: &[Delivery]| {
+        compare_losses(subject, ops, fates).await
+    })
 }
 
 /// Fates of the first messages of a life; a third of them go astray.
@@ -125,7 +127,7 @@ pub fn fates() -> impl Strategy<Value = Vec<Delivery>> {
 fn hunt(
     cases: u32,
     lives: impl Strategy<Value = (Vec<Op>, Vec<Delivery>)>,
-    try_out: impl AsyncFn(&[Op], &[Delivery]) -> Result<(), Parting>,
+    try_out: &impl AsyncFn(&[Op], &[Delivery]) -> Result<(), Parting>,
 ) -> Result<(), Counterexample> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

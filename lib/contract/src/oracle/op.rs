@@ -156,7 +156,7 @@ pub enum Flaw {
 pub enum Seen {
     /// The current one.
     Current,
-    /// That of a grant, counted back from the latest.
+    /// That of a grant on the record, counted back from the latest.
     Grant(u8),
 }
 
@@ -210,23 +210,23 @@ pub fn lives(longest: usize) -> impl Strategy<Value = Vec<Op>> {
         3 => prop::collection::vec(steps(), 2..=6).prop_map(Op::Batch),
         1 => (0..KEYS).prop_map(|key| Op::Look { key }),
         1 => scans(),
-        2 => prop_oneof![Just(1_u16), Just(1000)].prop_map(|rows| Op::Purge { rows }),
-        4 => prop_oneof![4 => 1..=3_u8, 1 => 8..=30_u8].prop_map(|beats| Op::Pass { beats }),
+        3 => prop_oneof![Just(1_u16), Just(1000)].prop_map(|rows| Op::Purge { rows }),
+        5 => prop_oneof![4 => 1..=3_u8, 1 => 8..=30_u8].prop_map(|beats| Op::Pass { beats }),
     ];
     prop::collection::vec(op, 1..=longest)
 }
 
 fn steps() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => claims(),
+        12 => claims(),
         2 => (fences(), 0..=4_u8).prop_map(|(fence, lease)| Op::Renew { fence, lease }),
         2 => (fences(), 0..=2_u8).prop_map(|(fence, point)| Op::Checkpoint { fence, point }),
         3 => (fences(), 0..=2_u8, prop::option::of(0..=4_u8), 1..=4_u8).prop_map(
             |(fence, answer, keep, grace)| Op::Complete { fence, answer, keep, grace }
         ),
         2 => fences().prop_map(|fence| Op::Doubt { fence }),
-        3 => (fences(), 1..=4_u8).prop_map(|(fence, memory)| Op::Release { fence, memory }),
-        3 => rulings(),
+        4 => (fences(), 1..=4_u8).prop_map(|(fence, memory)| Op::Release { fence, memory }),
+        2 => rulings(),
     ]
 }
 

@@ -3,11 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{
-    Actor, BusinessKey, Channel, ChannelKey, Effect, Epoch, Fence, Id, Identity, Nonce,
-    OperationName, Outcome, Principal, Prints, RequestKey, Retention, Status, Tenant, Timestamp,
-    store::{Answer, Claim, Ruling, Scan, Step, Store},
-};
 
 use super::{
     canon::{Canon, Said},
@@ -17,6 +12,11 @@ use crate::{
     fault::insist,
     stage::{actor, name, nonce, prints, valid, value},
     subject::Subject,
+};
+use hapax_core::{
+    Actor, BusinessKey, Channel, ChannelKey, Effect, Epoch, Fence, Id, Identity, Nonce,
+    OperationName, Outcome, Principal, Prints, RequestKey, Retention, Status, Tenant, Timestamp,
+    store::{Answer, Claim, Ruling, Scan, Step, Store},
 };
 
 const OPERATIONS: [&str; 2] = ["oracle.one", "oracle.two"];
@@ -54,6 +54,7 @@ impl<'a> Player<'a> {
         let mut said = Vec::with_capacity(ops.len() + 1);
         for op in ops {
             said.push(self.take(op).await);
+            self.canon.end_op();
         }
         said.push(self.end().await);
         Played { said, tally: self.tally }
@@ -215,14 +216,19 @@ impl<'a> Player<'a> {
     }
 
     fn granted(&self, back: u8) -> Option<Fence> {
-        let latest = self.grants.len().checked_sub(1)?;
-        self.grants.get(latest.checked_sub(usize::from(back))?).copied()
+        self.grants.iter().rev().nth(usize::from(back)).copied()
+    }
+
+    /// As [`granted`](Self::granted), of one record: epochs of two records may be equal or not.
+    fn granted_on(&self, id: Id, back: u8) -> Option<Fence> {
+        let grants = self.grants.iter().rev().filter(|fence| fence.id == id);
+        grants.copied().nth(usize::from(back))
     }
 
     async fn seen(&self, id: Id, seen: Seen) -> Epoch {
         let none = Epoch::from_stored(0);
         match seen {
-            Seen::Grant(back) => self.granted(back).map_or(none, |fence| fence.epoch),
+            Seen::Grant(back) => self.granted_on(id, back).map_or(none, |fence| fence.epoch),
             Seen::Current => match self.store.look(vec![id]).await.pop() {
                 Some(Ok(found)) => found.record.map_or(none, |record| record.epoch),
                 Some(Err(_)) | None => none,
@@ -238,7 +244,7 @@ impl<'a> Player<'a> {
     }
 
     async fn scan(&mut self, operation: Option<u8>, status: Option<u8>, limit: u8) -> Said {
-        let operation = operation.map(|serial| operation_of(serial));
+        let operation = operation.map(operation_of);
         let status = status.and_then(|serial| STATUSES.get(usize::from(serial)).copied());
         let mut scan = Scan { operation, status, after: None, limit: u16::from(limit) };
         let mut records = Vec::new();

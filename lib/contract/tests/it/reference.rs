@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hapax_contract::{
-    CASES, Memory,
-    oracle::{self, LIFE_OPS_MAX},
-};
 use proptest::{
     prelude::*,
     strategy::ValueTree,
     test_runner::{Config, TestRunner},
+};
+
+use hapax_contract::{
+    CASES, Memory,
+    oracle::{self, LIFE_OPS_MAX},
 };
 
 hapax_contract::suite!(Memory::new());

@@ -215,6 +215,7 @@ impl Attempt<'_> {
         let mut pending = Pending { claim: Some(self.claim.clone()), shared };
         let give_up_at = shared.clock.now() + self.claim.lease / 2;
         let mut pauses = super::backoff(self.claim.lease);
+        let mut in_doubt = false;
         loop {
             let step = Step::Claim(Box::new(self.claim.clone()));
             let fault = match super::only(shared.store.apply(vec![step]).await) {
@@ -226,13 +227,15 @@ impl Attempt<'_> {
                     pending.claim = None;
                     return Ok(Sent::Found(found));
                 }
-                Answer::Away(fault) => {
+                Answer::Away(fault) if !in_doubt => {
                     pending.claim = None;
                     return Err(Error::away("claim the record", fault));
                 }
+                // Surely not this time, but perhaps the time before.
+                Answer::Away(fault) | Answer::Unsure(fault) => fault,
                 Answer::Applied { .. } => super::no_answer(),
-                Answer::Unsure(fault) => fault,
             };
+            in_doubt = true;
             if shared.clock.now() >= give_up_at {
                 return Err(Error::unsure("claim the record", fault));
             }
@@ -273,9 +276,12 @@ impl Drop for Pending<'_> {
 }
 
 /// Nobody holds this claim and nobody began its work: if it was granted, it is released.
+///
+/// Tries for one lease; a claim that is left then lapses by itself, and its class decides.
 async fn take_back(shared: &Shared, claim: Claim) {
     let memory = claim.lease;
-    for pause in super::backoff(claim.lease).take(8) {
+    let give_up_at = shared.clock.now() + claim.lease;
+    for pause in super::backoff(claim.lease) {
         let step = Step::Claim(Box::new(claim.clone()));
         match super::only(shared.store.apply(vec![step]).await) {
             Answer::Granted(grant) => {
@@ -292,6 +298,9 @@ async fn take_back(shared: &Shared, claim: Claim) {
             }
             Answer::Found(_) | Answer::Applied { .. } => return,
             Answer::Away(_) | Answer::Unsure(_) => {}
+        }
+        if shared.clock.now() >= give_up_at {
+            return;
         }
         shared.clock.sleep(pause).await;
     }

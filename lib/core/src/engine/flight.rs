@@ -68,7 +68,7 @@ impl Flights {
                 let sight = watch::Sender::new(Sight::default());
                 let flight = Arc::new(Flight { sight, followers: AtomicUsize::new(0) });
                 vacant.insert(Arc::clone(&flight));
-                Place::Lead(Seat { flights: Arc::clone(self), flight, id })
+                Place::Lead(Seat(Exit { flights: Arc::clone(self), flight, id }))
             }
             hash_map::Entry::Occupied(occupied) => {
                 let flight = occupied.get();
@@ -98,27 +98,48 @@ impl Flights {
 }
 
 /// The leader's seat. Leaving it ends the flight.
-pub(super) struct Seat {
-    flights: Arc<Flights>,
-    flight: Arc<Flight>,
-    id: Id,
-}
+pub(super) struct Seat(Exit);
 
 impl Seat {
     /// Shows the followers what the store said.
     pub(super) fn publish(&self, found: Found) {
-        self.flight.sight.send_modify(|sight| sight.found = Some(found));
+        self.0.flight.sight.send_modify(|sight| sight.found = Some(found));
     }
 
     /// Whether anybody would see it.
     pub(super) fn has_followers(&self) -> bool {
-        self.flight.followers.load(Ordering::Relaxed) > 0
+        self.0.flight.followers.load(Ordering::Relaxed) > 0
+    }
+
+    /// The way to end the flight from elsewhere.
+    pub(super) fn exit(&self) -> Exit {
+        self.0.clone()
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.flights.shard(self.id).remove(&self.id);
+        self.0.leave();
+    }
+}
+
+/// The end of a flight, in the hands of whoever learns first that its leader knows nothing more.
+#[derive(Clone)]
+pub(super) struct Exit {
+    flights: Arc<Flights>,
+    flight: Arc<Flight>,
+    id: Id,
+}
+
+impl Exit {
+    /// Ends the flight: its followers ask for themselves. Leaving twice is leaving once.
+    pub(super) fn leave(&self) {
+        let mut shard = self.flights.shard(self.id);
+        // Somebody else may lead by now.
+        if shard.get(&self.id).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            shard.remove(&self.id);
+        }
+        drop(shard);
         self.flight.sight.send_modify(|sight| sight.has_ended = true);
     }
 }
@@ -149,6 +170,16 @@ mod tests {
         assert!(matches!(flights.join(id), Place::Follow(_)));
         drop(seat);
         assert!(matches!(flights.join(id), Place::Lead(_)));
+    }
+
+    #[test]
+    fn a_seat_that_was_left_early_does_not_unseat_the_next_leader() {
+        let (flights, id) = (Arc::new(Flights::new()), Id::from_stored([7; 32]));
+        let Place::Lead(old) = flights.join(id) else { panic!("the first call leads") };
+        old.exit().leave();
+        let Place::Lead(_new) = flights.join(id) else { panic!("the seat is free") };
+        drop(old);
+        assert!(matches!(flights.join(id), Place::Follow(_)));
     }
 
     #[test]

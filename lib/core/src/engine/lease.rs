@@ -298,6 +298,7 @@ impl Held {
             lease: self.work.lease(),
             sent_at,
             lost: self.work.lost().clone(),
+            exit: self.seat.as_ref().map(Seat::exit),
         }));
     }
 

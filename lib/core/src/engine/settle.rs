@@ -50,17 +50,20 @@ impl Hapax {
         };
         let clock = self.clock();
         let mut pauses = super::backoff(super::LEASE).take(TRIES - 1);
+        let mut in_doubt = false;
         loop {
             match only(self.shared.store.apply(vec![step.clone()]).await) {
                 Answer::Applied { epoch, .. } => return Ok(Ruled::Settled { epoch }),
                 Answer::Found(found) => return Ok(Ruled::Refused(found)),
                 Answer::Granted(_) => return Err(Error::new(Kind::Corrupt, op)),
-                Answer::Away(fault) => return Err(Error::away(op, fault)),
-                Answer::Unsure(fault) => match pauses.next() {
+                Answer::Away(fault) if !in_doubt => return Err(Error::away(op, fault)),
+                // Surely not this time, but perhaps the time before.
+                Answer::Away(fault) | Answer::Unsure(fault) => match pauses.next() {
                     Some(pause) => clock.sleep(pause).await,
                     None => return Err(Error::unsure(op, fault)),
                 },
             }
+            in_doubt = true;
         }
     }
 

@@ -4,8 +4,9 @@
 //! costs an insertion and a removal and no timer.
 //!
 //! Invariant: nothing is renewed after its lease was given up, and the loss of a lease cancels
-//! the holder's token (`nothing_is_renewed_after_the_end`, `a_holder_that_was_taken_over_is_told`,
-//! `a_holder_that_cannot_renew_is_told_in_time`).
+//! the holder's token and frees those who wait for it (`nothing_is_renewed_after_the_end`,
+//! `a_holder_that_was_taken_over_is_told`, `a_holder_that_cannot_renew_is_told_in_time`,
+//! `a_lost_lease_frees_those_who_wait_for_it`).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,7 +18,10 @@ use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::observe::{Happening, Observer};
+use super::{
+    flight::Exit,
+    observe::{Happening, Observer},
+};
 use crate::{
     id::OperationName,
     record::Fence,
@@ -42,6 +46,8 @@ pub(super) struct Watched {
     pub(super) sent_at: Instant,
     /// Cancelled when the lease is lost.
     pub(super) lost: CancellationToken,
+    /// Left when the lease is lost: those who wait in this process must ask the store.
+    pub(super) exit: Option<Exit>,
 }
 
 impl Watched {
@@ -195,6 +201,7 @@ impl Watchdog {
 
     fn tell(&self, lease: &Watched) {
         lease.lost.cancel();
+        lease.exit.iter().for_each(Exit::leave);
         self.observer.observe(&lease.operation, lease.fence.id, &Happening::LeaseLost);
     }
 }

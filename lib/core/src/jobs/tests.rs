@@ -147,6 +147,31 @@ async fn a_run_whose_instance_died_is_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_longer_than_a_lease_is_still_waited_for() {
+    let world = World::new();
+    let dying = world.clone();
+    let job = move |_: Timestamp, _: Work| {
+        let world = dying.clone();
+        Box::pin(async move {
+            world.clock.sleep(DAY).await;
+            End::Done(())
+        }) as BoxFuture<'static, End<()>>
+    };
+    let dies = world.jobs().on("report", every(DAY), policy(), job).unwrap();
+    let mut running = JoinSet::new();
+    running.spawn(dies.run(CancellationToken::new()));
+    world.clock.sleep(SECOND).await;
+    let dying = async {
+        world.clock.sleep(MINUTE).await;
+        assert!(world.effects.all().is_empty(), "it is renewed and kept");
+        running.shutdown().await;
+    };
+    let heir = world.instance(2, every(DAY), SECOND);
+    futures_util::join!(world.live(vec![heir], MINUTE * 2), dying);
+    assert_eq!(world.effects.all(), [(2, every(DAY).due(START))]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn missed_runs_are_left_out_or_made_up_for() {
     for (missed, expected) in [
         (Missed::Skip, vec![0, 60]),

@@ -357,24 +357,25 @@ async fn a_long_queue_for_a_dead_receiver_does_not_hide_the_others() {
     impl Transport for Hooks {
         fn send<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), SendError>> {
             Box::pin(async move {
-                if number(delivery) < 1000 {
+                if number(delivery) < 4000 {
                     return Err(SendError::Away { why: "refused".to_owned() });
                 }
                 self.0.take(delivery).await
             })
         }
         fn receiver(&self, delivery: &Delivery) -> Option<String> {
-            Some(if number(delivery) < 1000 { "dead" } else { "live" }.to_owned())
+            Some(if number(delivery) < 4000 { "dead" } else { "live" }.to_owned())
         }
     }
     let broker = Broker::new(&clock);
-    for number in 0..1010 {
+    for number in 0..4010 {
         outbox.write(message("", number)).unwrap();
     }
     let stop = CancellationToken::new();
     let mut running = JoinSet::new();
     running.spawn(relay(&outbox, &clock, Hooks(broker.clone())).run(stop.clone()));
-    clock.sleep(SECOND * 10).await;
+    // One look through the queue takes 6.3 s. What only waits must not come back before its end.
+    clock.sleep(SECOND * 8).await;
     assert_eq!(broker.got.all().len(), 10);
     stop.cancel();
     running.join_all().await;

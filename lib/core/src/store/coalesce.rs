@@ -10,10 +10,11 @@
 use std::{
     collections::{BTreeMap, VecDeque, btree_map},
     num::NonZeroUsize,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
@@ -116,7 +117,13 @@ impl Lanes {
                 continue;
             }
             let (steps, callers): (Vec<_>, Vec<_>) = batch.into_values().unzip();
-            let answers = self.inner.apply(steps).await;
+            let inner = Arc::clone(&self.inner);
+            // Nothing of ours is inside: a store that panicked has merely said nothing.
+            let answers = AssertUnwindSafe(async move { inner.apply(steps).await }).catch_unwind();
+            let Ok(answers) = answers.await else {
+                tracing::error!("the store panicked; the callers of its batch are unsure");
+                continue;
+            };
             for (caller, answer) in callers.into_iter().zip(answers) {
                 // A caller that is gone needs no answer.
                 drop(caller.send(answer));

@@ -3,13 +3,13 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::poll;
+
+use crate::bench::{Bench, LEASE, PausedClock, Slow, call, first, lease, pass, prints, value};
 use hapax_contract::{Asked, Delivery};
 use hapax_core::{
     Begin, Class, Clock, Effect, Hapax, Kind, Policy, State, Status,
     store::{MemoryStore, Reading, Step},
 };
-
-use crate::bench::{Bench, LEASE, PausedClock, Slow, call, first, lease, pass, prints, value};
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_leaves_no_claim() {
@@ -108,6 +108,7 @@ async fn a_claim_that_is_never_answered_is_unsure_and_taken_back() {
         let passed = clock.now().duration_since(start);
         match asked {
             Asked::Step(Step::Claim(_)) if passed < LEASE => Delivery::AnswerLost,
+            Asked::Step(Step::Release { .. }) if passed < LEASE * 5 / 4 => Delivery::RequestLost,
             _ => Delivery::Normal,
         }
     });
@@ -213,4 +214,18 @@ async fn a_full_store_refuses_new_keys_and_keeps_the_old() {
     assert_eq!((error.kind(), error.is_retryable()), (Kind::Full, true));
     first.complete(value("kept")).await.unwrap();
     assert!(matches!(call(&operation, "first").begin().await, Ok(Begin::Replay(_))));
+}
+
+/// Found by random losses: "surely not done" is said of one try, not of those before it.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_a_lost_answer_is_no_proof_that_nothing_was_claimed() {
+    let mut fates = [Delivery::AnswerLost, Delivery::Refused, Delivery::Refused].into_iter();
+    let (bench, line) = Bench::lossy(move |asked| match asked {
+        Asked::Step(_) => fates.next().unwrap_or_default(),
+        _ => Delivery::Normal,
+    });
+    let operation = bench.declare(Effect::Opaque);
+    let held = lease(call(&operation, "key")).await;
+    assert_eq!((held.attempt(), line.losses().answers, line.losses().refused), (1, 1, 2));
+    held.complete(value("done")).await.unwrap();
 }

@@ -10,6 +10,8 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
 use hapax_contract::{Asked, Delivery, FaultStore};
 use hapax_core::{
     Begin, BusinessKey, Call, Clock, Effect, Fingerprint, Hapax, Happening, Id, Lease, Observer,
@@ -19,7 +21,6 @@ use hapax_core::{
         Store,
     },
 };
-use tokio::sync::watch;
 
 /// The lease of the operations under test.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);

@@ -11,6 +11,8 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
+use tokio::{sync::Semaphore, task::JoinSet};
+
 use hapax_contract::{Memory, Subject};
 use hapax_core::{
     Actor, BusinessKey, Effect, Fence, Id, Identity, Nonce, OperationName, Prints, Tenant,
@@ -19,7 +21,6 @@ use hapax_core::{
         Scan, Step, Store,
     },
 };
-use tokio::{sync::Semaphore, task::JoinSet};
 
 /// A store with one lane that notes its batches and takes each when it is let.
 struct OneLane {

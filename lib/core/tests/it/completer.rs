@@ -8,10 +8,10 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hapax_core::{Begin, Completer, Effect, Identity, Lease, Policy, Resume, store::Store};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, LEASE, call, lease, pass, value};
+use hapax_core::{Begin, Completer, Effect, Identity, Lease, Policy, Resume, store::Store};
 
 const KEYED: Effect = Effect::Keyed { window: Duration::from_secs(86_400) };
 

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{
-    Clock, Effect, End, FOLLOWERS_PER_KEY_MAX, Hapax, Policy, Ran, SystemClock, store::MemoryStore,
-};
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::bench::{Counted, Happenings, Slow, call};
+use hapax_core::{
+    Clock, Effect, End, FOLLOWERS_PER_KEY_MAX, Hapax, Policy, Ran, SystemClock, store::MemoryStore,
+};
 
 const DUPLICATES: usize = 10_000;
 /// Of those who come while the first one runs, this many are told to come later.

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use hapax_core::{Begin, Busy, Effect, Kind, OperationName, Policy, store::Durability};
-
 use crate::bench::{Bench, LEASE, call, lease, value};
+use hapax_core::{Begin, Busy, Effect, Kind, OperationName, Policy, store::Durability};
 
 /// The sentence with which a declaration is refused.
 fn refusal(policy: Policy) -> String {

@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::poll;
+use tokio::task::JoinSet;
+
+use crate::bench::{Bench, LEASE, Slow, call, first, lease, others_go_on, pass, prints, value};
 use hapax_contract::{Delivery, FaultStore};
 use hapax_core::{
     Begin, Busy, Clock, Effect, Kind, Policy,
     store::{Step, Store},
 };
-use tokio::task::JoinSet;
-
-use crate::bench::{Bench, LEASE, Slow, call, first, lease, others_go_on, pass, prints, value};
 
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -4,13 +4,13 @@ use std::{pin::pin, time::Duration};
 
 use bytes::Bytes;
 use futures_util::poll;
+
+use crate::bench::{Bench, LEASE, call, first, kind, lease, pass, prints, value};
 use hapax_contract::{Asked, Delivery};
 use hapax_core::{
     Begin, Class, Clock, Effect, Kind, Prints, State, Status,
     store::{Step, Store},
 };
-
-use crate::bench::{Bench, LEASE, call, first, kind, lease, pass, prints, value};
 
 const KEYED: Effect = Effect::Keyed { window: Duration::from_secs(86_400) };
 const QUERYABLE: Effect = Effect::Queryable { quiet: Duration::from_secs(30) };

@@ -1,5 +1,12 @@
 //! The engine on a real store, with faults, and with time that passes by itself.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what the tests share fails as a test does"
+)]
+
 mod begin;
 mod bench;
 mod coalesce;
@@ -11,4 +18,5 @@ mod lease;
 mod losses;
 mod run;
 mod seal;
+mod settle;
 mod watchdog;

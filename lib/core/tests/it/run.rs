@@ -9,10 +9,10 @@ use std::{
 };
 
 use futures_util::poll;
-use hapax_core::{Begin, Effect, End, Kind, Outcome, Policy, Ran, State, Status};
 use tokio::sync::Notify;
 
 use crate::bench::{Bench, LEASE, call, others_go_on, pass};
+use hapax_core::{Begin, Effect, End, Kind, Outcome, Policy, Ran, State, Status};
 
 const KEYED: Effect = Effect::Keyed { window: Duration::from_secs(86_400) };
 const QUERYABLE: Effect = Effect::Queryable { quiet: Duration::from_secs(30) };

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use crate::bench::{Bench, LEASE, call, lease, pass, value};
 use hapax_contract::{Asked, Delivery};
 use hapax_core::{
     Begin, Effect, Kind, Resolved, Status,
     store::{Step, Store},
 };
-
-use crate::bench::{Bench, LEASE, call, lease, pass, value};
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_was_answered_shows_to_those_who_wait() {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use crate::bench::{Bench, LEASE, call, kind, lease, pass, value};
 use hapax_contract::{Asked, Delivery};
 use hapax_core::{
     Begin, Clock, Effect, Lease,
     store::{Step, Store},
 };
-
-use crate::bench::{Bench, LEASE, call, kind, lease, pass, value};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_at_a_third_while_its_holder_works() {

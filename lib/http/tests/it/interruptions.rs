@@ -1,12 +1,16 @@
 //! Clients that go away, timeouts around the layer, panics and shutdown: none of them splits the
 //! effect from its record.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use axum::body::Body;
 use bytes::Bytes;
 use hapax_core::{Clock, Effect, Hapax, Policy, SystemClock, store::MemoryStore, store::Step};
-use hapax_http::{Caller, Idempotency, IdempotencyLayer, Idempotent, Refusal};
+use hapax_http::{Caller, Idempotency, IdempotencyLayer, Idempotent, InFlight, Refusal};
 use http::{Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full};
 use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinSet};
@@ -128,6 +132,28 @@ async fn a_timeout_around_the_layer_ends_the_waiting_only() {
     assert_eq!(text(retry).await, "effect 1");
 }
 
+/// Guards `answer_within` in `service.rs`: the first client is not kept waiting, and the work goes
+/// on to its end.
+#[tokio::test]
+async fn a_first_request_can_be_answered_before_its_work_is_done() {
+    let site = Plan::new(Effect::Opaque)
+        .layer(|layer| layer.answer_within(Duration::from_millis(30)).in_flight(InFlight::accept()))
+        .serve(|effects, _| async move {
+            effects.happen();
+            effects.gate.pass().await;
+            answer(201, "done")
+        })
+        .await;
+    let ask = Ask::post("/work").by("shop/ann").key("k-1");
+    let first = ask.send(site.address).await;
+    assert_eq!((first.status, first.text().as_str()), (202, r#"{"status":"processing"}"#));
+    assert_eq!(first.line("location"), Some("/v1/operations/work.do/k-1"));
+    site.effects.gate.open();
+    let second = ask.line("prefer", "wait=5").send(site.address).await;
+    assert_eq!((second.text().as_str(), second.is_replay()), ("done", true));
+    assert_eq!(site.effects.count(), 1);
+}
+
 /// What a service error is to the record: the work may have happened.
 ///
 /// Guards the arm `Ok(Err(error))` in `Turn::run`.
@@ -143,21 +169,27 @@ async fn an_error_of_the_service_is_an_unknown_outcome() {
     assert!(text(again).await.contains("outcome_unknown"));
 }
 
-/// Guards `catch_unwind` and `break_off` in `Turn::run`: without them the client gets no answer,
-/// or the record lapses by its lease instead of by its class.
+fn panics_first(effects: &Effects, is_first: bool, after_effect: bool) -> Response<Body> {
+    if after_effect || !is_first {
+        effects.happen();
+    }
+    assert!(!is_first, "the handler panics on its first attempt");
+    answer(201, "done")
+}
+
+/// Guards `catch_unwind` in `Turn::run`: without it a handler that left its handle somewhere
+/// holds the record for ever.
 #[tokio::test]
 async fn a_panic_is_an_outcome() {
     for effect in EFFECTS {
         for after_effect in [false, true] {
+            let left = Mutex::new(Vec::new());
             let site = Plan::new(effect)
-                .serve(move |effects, request| async move {
+                .serve(move |effects, request| {
                     let turn: Idempotent = request.extensions().get().cloned().unwrap();
+                    left.lock().unwrap().push(turn.clone());
                     let is_first = turn.attempt() == 1;
-                    if after_effect || !is_first {
-                        effects.happen();
-                    }
-                    assert!(!is_first, "the handler panics on its first attempt");
-                    answer(201, "done")
+                    async move { panics_first(&effects, is_first, after_effect) }
                 })
                 .await;
             let ask = Ask::post("/work").by("shop/ann").key("k-1").json(r#"{"amount":1}"#);
@@ -178,7 +210,7 @@ async fn a_panic_is_an_outcome() {
     }
 }
 
-/// Guards the same for a body that panics or breaks off while it is collected.
+/// The same for a body that panics or breaks off while it is collected.
 #[tokio::test]
 async fn a_body_that_breaks_off_is_an_unknown_outcome() {
     for panics in [false, true] {

@@ -33,6 +33,17 @@ pub(crate) trait Verbs: Send + Sync + Sized + 'static {
         tx: Transaction<'static, Self::Db>,
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
+    /// Prepares a transaction for code that is not ours: until it is
+    /// [taken back](Self::take_back) nothing may commit, whatever that code sends.
+    fn lend(
+        conn: &mut <Self::Db as Database>::Connection,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+
+    /// Lets our COMMIT commit again.
+    fn take_back(
+        conn: &mut <Self::Db as Database>::Connection,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+
     /// Sends a statement and reads its rows.
     fn fetch(
         conn: &mut <Self::Db as Database>::Connection,
@@ -115,7 +126,7 @@ texts! {
     WITNESS_SET WITNESS_RELEASE WITNESS_ROLLBACK
     // Messages.
     OUTBOX_SEND OUTBOX_DUE OUTBOX_CLAIM OUTBOX_ACK OUTBOX_RETRY OUTBOX_BURY OUTBOX_REPLAY
-    OUTBOX_JOURNAL_WRITE OUTBOX_JOURNAL OUTBOX_LETTERS OUTBOX_BURIED OUTBOX_PURGE
+    OUTBOX_JOURNAL_WRITE OUTBOX_JOURNAL OUTBOX_LETTER OUTBOX_LETTERS OUTBOX_BURIED OUTBOX_PURGE
     OUTBOX_JOURNAL_PURGE OUTBOX_DEPTH INBOX_ONCE INBOX_PURGE
     // Locks.
     LOCK_LOOK LOCK_ACQUIRE LOCK_RENEW LOCK_RELEASE LOCK_PURGE

@@ -61,6 +61,14 @@ impl Verbs for Lossy {
         Err(sqlx::Error::WorkerCrashed)
     }
 
+    async fn lend(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        Sqlite::lend(conn).await
+    }
+
+    async fn take_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        Sqlite::take_back(conn).await
+    }
+
     async fn fetch(
         conn: &mut SqliteConnection,
         text: &'static str,

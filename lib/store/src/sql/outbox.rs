@@ -90,6 +90,16 @@ impl<D: Dialect> Sql<D> {
         Ok(())
     }
 
+    /// One message by its id. `None`: it was acknowledged, or there never was one.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn letter(&self, id: MessageId) -> Result<Option<Letter>, Error> {
+        let binds = vec![Bind::from(&id.as_bytes()[..])];
+        let rows = D::read(self.readers(), D::OUTBOX_LETTER, binds).await?;
+        rows.into_iter().next().map(letter).transpose().map_err(Error::torn)
+    }
+
     /// Who buried or replayed a message, oldest first; at most 1000 lines.
     ///
     /// # Errors

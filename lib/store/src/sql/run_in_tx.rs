@@ -20,7 +20,7 @@ use super::{
     seal,
     store::{Sql, finished},
     tx::{Turn, Tx, lend},
-    write::{RERUN_PAUSES, RUNS_MAX, kept},
+    write::{RERUN_PAUSES, RUNS_MAX},
 };
 use crate::error::{Error, Kind};
 
@@ -197,9 +197,11 @@ where
         Ok(tx) => tx,
         Err(error) => return Err(Failed::undone(error.into(), Some(lease))),
     };
-    let (said, tx) = lend(sql, tx, work, longest).await;
-    // The claim is then treated as if its holder had died.
-    let Some(tx) = tx else { return Err(Failed::lost(kept())) };
+    let (said, tx) = match lend(sql, tx, work, longest).await {
+        Ok(back) => back,
+        // The claim is then treated as if its holder had died.
+        Err(error) => return Err(Failed::lost(error)),
+    };
     let error = match said {
         Turn::Ended(Ok(end)) => {
             let finish = commit(sql, lease, tx, end).await;

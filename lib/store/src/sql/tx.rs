@@ -22,6 +22,7 @@ use hapax_core::{Clock, SystemClock};
 use sqlx::Transaction;
 
 use super::{dialect::Dialect, store::Sql};
+use crate::error::{Error, Kind};
 
 /// A transaction of the store, lent to a closure.
 ///
@@ -124,22 +125,35 @@ pub(super) enum Turn<R> {
 
 /// Lends `tx` to `work` for at most `longest`, and takes it back.
 ///
-/// Without a transaction in the answer, `work` has put it where it outlives its own future.
+/// Nothing commits meanwhile, whatever `work` sends. An error is a transaction that did not come
+/// back: it is rolled back, or `work` has put it where it outlives its own future.
 pub(super) async fn lend<D, R, F, W>(
     sql: &Sql<D>,
-    tx: Open<D>,
+    mut tx: Open<D>,
     work: F,
     longest: Duration,
-) -> (Turn<R>, Option<Open<D>>)
+) -> Result<(Turn<R>, Open<D>), Error>
 where
     D: Dialect,
     F: FnOnce(Tx<D>) -> W,
     W: Future<Output = R>,
 {
+    if let Err(cause) = D::lend(&mut tx).await {
+        sql.rollback(tx).await;
+        return Err(Error::undone("lend the transaction", cause));
+    }
     let home = Arc::new(Home { place: Mutex::new(Place::Lent), sql: sql.clone() });
     let lent = Tx { open: Some(tx), home: Arc::clone(&home) };
     let turn = play(lent, work, longest).await;
-    (turn, home.leave())
+    let op = "take the transaction back from its closure";
+    let mut tx = home.leave().ok_or_else(|| Error::new(Kind::Invalid, op))?;
+    match D::take_back(&mut tx).await {
+        Ok(()) => Ok((turn, tx)),
+        Err(cause) => {
+            sql.rollback(tx).await;
+            Err(Error::undone(op, cause))
+        }
+    }
 }
 
 async fn play<D, R, F, W>(tx: Tx<D>, work: F, longest: Duration) -> Turn<R>

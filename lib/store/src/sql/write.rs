@@ -92,8 +92,7 @@ where
 {
     let _turn = sql.gate().await?;
     let tx = sql.begin(name).await?;
-    let (turn, tx) = lend(sql, tx, work, sql.shared().hold_max).await;
-    let tx = tx.ok_or_else(kept)?;
+    let (turn, tx) = lend(sql, tx, work, sql.shared().hold_max).await?;
     match turn {
         Turn::Ended(Ok(said)) => {
             sql.commit(tx).await?;
@@ -113,9 +112,4 @@ where
             Err(Error::new(Kind::Late, name).into())
         }
     }
-}
-
-/// The closure moved its transaction to where it outlives the closure.
-pub(super) fn kept() -> Error {
-    Error::new(Kind::Invalid, "take the transaction back from its closure")
 }

@@ -122,10 +122,8 @@ impl Oracle {
     }
 
     fn fence(&self, id: Id, whose: Whose) -> Fence {
-        let (epoch, nonce) = self
-            .records
-            .get(&id)
-            .map_or((Epoch::from_stored(1), nonce(1)), |record| (record.epoch, record.nonce));
+        let held = self.records.get(&id).map(|record| (record.epoch, record.nonce));
+        let (epoch, nonce) = held.unwrap_or_else(|| (Epoch::from_stored(1), nonce(1)));
         match whose {
             Whose::Holder => Fence { id, epoch, nonce },
             Whose::Ghost => Fence { id, epoch: Epoch::from_stored(epoch.get() - 1), nonce },

@@ -145,6 +145,9 @@ async fn a_buried_message_blocks_nobody_and_can_be_replayed() {
     assert_eq!(letters.len(), 1);
     assert_eq!((letters[0].message.id, letters[0].buried.clone()), (head.message.id, Some(burial)));
     let unknown = MessageId::of(&["nobody"]);
+    assert!(stage.sql.letter(unknown).await.unwrap().is_none());
+    let letter = stage.sql.letter(head.message.id).await.unwrap().unwrap();
+    assert_eq!((letter.message, letter.buried), (head.message.clone(), letters[0].buried.clone()));
     let by = actor("operator");
     assert!(!stage.sql.replay(unknown, by.clone(), "typo".to_owned()).await.unwrap());
     let reason = "receiver was fixed".to_owned();

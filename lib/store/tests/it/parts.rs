@@ -80,11 +80,6 @@ impl Actor {
         self.lines.recv_timeout(SILENCE_MAX).expect("the part says something")
     }
 
-    /// What it has said so far.
-    pub(crate) fn said(&self) -> Vec<String> {
-        self.lines.try_iter().collect()
-    }
-
     /// Gives it a word.
     pub(crate) fn tell(&mut self) {
         self.stdin.write_all(b"go\n").unwrap();

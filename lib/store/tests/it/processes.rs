@@ -207,35 +207,20 @@ fn a_process_that_was_stopped_beyond_its_lease_is_fenced() {
 async fn fill_the_disk(file: &Path) {
     let (sql, _) = open(file).await;
     let mut kept = Vec::new();
-    let refused = (0_u32..)
-        .find_map(|serial| {
-            let claim = claim(&serial.to_string(), 1);
-            let answer = tokio::task::block_in_place(|| {
-                let step = Step::Claim(Box::new(claim.clone()));
-                tokio::runtime::Handle::current().block_on(send(&sql, step))
-            });
-            match answer {
-                Answer::Granted(_) => {
-                    kept.push(claim);
-                    None
-                }
-                Answer::Away(_) | Answer::Unsure(_) => Some(claim),
-                other => panic!("{other:?}"),
-            }
-        })
-        .unwrap();
+    let refused = loop {
+        let claim = claim(&kept.len().to_string(), 1);
+        match send(&sql, Step::Claim(Box::new(claim.clone()))).await {
+            Answer::Granted(_) => kept.push(claim),
+            Answer::Away(_) | Answer::Unsure(_) => break claim,
+            answer => panic!("{answer:?}"),
+        }
+    };
     say("full");
     let found = sql.look(kept.iter().map(|claim| claim.id).collect()).await;
     assert!(found.into_iter().all(|found| found.unwrap().record.is_some()), "none was lost");
     hear();
     // Room again: the same process goes on, and asks for what it was not sure about.
-    let mut answer = send(&sql, Step::Claim(Box::new(refused.clone()))).await;
-    for _ in 0..5 {
-        if matches!(answer, Answer::Granted(_)) {
-            break;
-        }
-        answer = send(&sql, Step::Claim(Box::new(refused.clone()))).await;
-    }
+    let answer = send(&sql, Step::Claim(Box::new(refused))).await;
     assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
     say("recovered");
 }
@@ -243,10 +228,7 @@ async fn fill_the_disk(file: &Path) {
 #[test]
 fn a_full_disk_refuses_and_a_process_goes_on_when_there_is_room() {
     if let Some((_, file)) = part() {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        return runtime.block_on(async {
-            tokio::spawn(async move { fill_the_disk(&file).await }).await.unwrap()
-        });
+        return play(fill_the_disk(&file));
     }
     let dir = tempfile::tempdir().unwrap();
     let test = "processes::a_full_disk_refuses_and_a_process_goes_on_when_there_is_room";

@@ -26,8 +26,21 @@ pub(super) const PAID_FOR_NOTHING: &str = "\
 -- paid_for_nothing
 SELECT p.payment_no
 FROM pay_payments p
-JOIN pay_orders o ON o.tenant = p.tenant AND o.order_id = p.order_id AND o.round = p.round
+LEFT JOIN pay_orders o ON o.tenant = p.tenant AND o.order_id = p.order_id AND o.round = p.round
 WHERE p.status = 'paid' AND (p.surplus = 1) = (o.paid_by IS p.payment_no)
+LIMIT ?1";
+
+pub(super) const CLOSED_TOO_EARLY: &str = "\
+-- closed_too_early
+SELECT o.tenant || '/' || o.order_id || '/' || o.round
+FROM pay_orders o
+WHERE o.status = 'closed'
+    AND EXISTS (
+        SELECT 1
+        FROM pay_payments p
+        WHERE p.tenant = o.tenant AND p.order_id = o.order_id AND p.round = o.round
+            AND p.status IN ('created', 'waiting', 'closing')
+    )
 LIMIT ?1";
 
 pub(super) const SURPLUS_KEPT: &str = "\
@@ -123,6 +136,15 @@ WHERE (b.status IN ('granted', 'revoke_due', 'revoked')) <> EXISTS (
         WHERE e.tenant = b.tenant AND e.order_id = b.order_id AND e.round = b.round
             AND e.benefit = b.benefit AND e.kind = 'revoke'
     )
+UNION ALL
+SELECT e.tenant || '/' || e.order_id || '/' || e.round || ' ' || e.benefit
+FROM pay_effects e
+WHERE NOT EXISTS (
+        SELECT 1
+        FROM pay_benefits b
+        WHERE b.tenant = e.tenant AND b.order_id = e.order_id AND b.round = e.round
+            AND b.benefit = e.benefit
+    )
 LIMIT ?1";
 
 pub(super) const JOURNAL_DIFFERS: &str = "\
@@ -151,3 +173,23 @@ SELECT operation || ' ' || hex(id)
 FROM hapax_records
 WHERE state = 2 AND outcome IS NULL
 LIMIT ?1";
+
+pub(super) const RECORDS: &str = "\
+-- records
+SELECT id, scope, tenant, subject, operation, key_text, outcome
+FROM hapax_records
+WHERE id > ?1
+ORDER BY id
+LIMIT ?2";
+
+/// Which of the promised payments do not exist.
+pub(super) const UNKNOWN_PAYMENTS: &str = "\
+-- unknown_payments
+SELECT promised.value ->> 'payment_no' AS payment_no
+FROM json_each(?1) promised
+WHERE NOT EXISTS (
+    SELECT 1
+    FROM pay_payments p
+    WHERE p.payment_no = promised.value ->> 'payment_no'
+        AND p.tenant = promised.value ->> 'tenant'
+)";

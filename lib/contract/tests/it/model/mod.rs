@@ -10,13 +10,13 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use hapax_core::Effect;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use self::{
     protocol::{Bend, Protocol},
     world::{Budget, TICK, WINDOW},
 };
+use hapax_core::Effect;
 
 const KEYED: Effect = Effect::Keyed { window: Duration::from_secs(WINDOW as u64) };
 const QUERYABLE: Effect = Effect::Queryable { quiet: TICK };
@@ -34,18 +34,22 @@ fn three(effect: Effect, deaths: u8) -> Protocol {
 }
 
 /// Searches everything and asserts that every promise holds.
-fn holds(protocol: Protocol) {
+fn holds(protocol: &Protocol) {
     #[expect(clippy::disallowed_methods, reason = "tells how long the search took")]
     let start = Instant::now();
-    let effect = protocol.effect;
-    let checker = protocol.checker().threads(2).spawn_bfs().join();
-    println!("{effect:?}: {} states in {:?}", checker.unique_state_count(), start.elapsed());
+    let checker = protocol.clone().checker().threads(2).spawn_bfs().join();
+    println!(
+        "{:?}: {} states in {:?}",
+        protocol.effect,
+        checker.unique_state_count(),
+        start.elapsed()
+    );
     checker.assert_properties();
 }
 
 /// Asserts that the search finds how a bent protocol breaks `promise`.
-fn is_refuted(protocol: Protocol, bend: Bend, promise: &'static str) {
-    let bent = Protocol { bend, ..protocol };
+fn is_refuted(protocol: &Protocol, bend: Bend, promise: &'static str) {
+    let bent = Protocol { bend, ..protocol.clone() };
     let found = HasDiscoveries::AnyOf([promise].into());
     let checker = bent.checker().threads(2).finish_when(found).spawn_bfs().join();
     let path = checker.assert_any_discovery(promise);
@@ -57,81 +61,81 @@ const PARKED: &str = "nothing is parked without a reason";
 
 #[test]
 fn a_transactional_effect_happens_exactly_once() {
-    holds(two(Effect::Transactional));
-    holds(three(Effect::Transactional, 1));
+    holds(&two(Effect::Transactional));
+    holds(&three(Effect::Transactional, 1));
 }
 
 #[test]
 fn a_keyed_effect_happens_once_within_its_window() {
-    holds(two(KEYED));
-    holds(three(KEYED, 0));
+    holds(&two(KEYED));
+    holds(&three(KEYED, 0));
 }
 
 #[test]
 fn a_queryable_effect_that_can_be_sealed_happens_once() {
-    holds(two(QUERYABLE));
-    holds(three(QUERYABLE, 1));
+    holds(&two(QUERYABLE));
+    holds(&three(QUERYABLE, 1));
 }
 
 #[test]
 fn an_opaque_effect_happens_at_most_once() {
-    holds(two(Effect::Opaque));
-    holds(three(Effect::Opaque, 1));
+    holds(&two(Effect::Opaque));
+    holds(&three(Effect::Opaque, 1));
 }
 
 #[test]
 fn a_completion_without_a_fence_is_refuted() {
-    is_refuted(two(Effect::Transactional), Bend::UnfencedCompletion, ONCE);
+    is_refuted(&two(Effect::Transactional), Bend::UnfencedCompletion, ONCE);
 }
 
 #[test]
 fn a_release_without_a_fence_is_refuted() {
-    is_refuted(three(QUERYABLE, 0), Bend::UnfencedRelease, ONCE);
+    is_refuted(&three(QUERYABLE, 0), Bend::UnfencedRelease, ONCE);
 }
 
 #[test]
 fn an_open_record_that_forgets_its_nonce_is_refuted() {
-    is_refuted(two(Effect::Opaque), Bend::OpenForgetsNonce, PARKED);
+    is_refuted(&two(Effect::Opaque), Bend::OpenForgetsNonce, PARKED);
 }
 
 #[test]
 fn a_completion_that_needs_a_live_lease_is_refuted() {
-    is_refuted(two(Effect::Opaque), Bend::CompletionNeedsLease, PARKED);
+    is_refuted(&two(Effect::Opaque), Bend::CompletionNeedsLease, PARKED);
 }
 
 #[test]
 fn a_queryable_effect_without_a_seal_is_refuted() {
-    is_refuted(two(QUERYABLE), Bend::NoSeal, ONCE);
+    is_refuted(&two(QUERYABLE), Bend::NoSeal, ONCE);
 }
 
 #[test]
 fn a_key_made_from_the_epoch_is_refuted() {
-    is_refuted(two(KEYED), Bend::KeyFromEpoch, ONCE);
+    is_refuted(&two(KEYED), Bend::KeyFromEpoch, ONCE);
 }
 
 #[test]
 fn a_take_over_that_keeps_the_epoch_is_refuted() {
-    is_refuted(two(QUERYABLE), Bend::TakeOverKeepsEpoch, ONCE);
+    is_refuted(&two(QUERYABLE), Bend::TakeOverKeepsEpoch, ONCE);
 }
 
 #[test]
 fn a_holder_that_acts_after_its_window_is_refuted() {
-    is_refuted(two(KEYED), Bend::ActsAfterWindow, ONCE);
+    is_refuted(&two(KEYED), Bend::ActsAfterWindow, ONCE);
 }
 
 #[test]
 fn a_commit_that_counts_its_own_repeat_is_refuted() {
-    is_refuted(two(Effect::Transactional), Bend::RepeatCommits, ONCE);
+    is_refuted(&two(Effect::Transactional), Bend::RepeatCommits, ONCE);
 }
 
 #[test]
 fn an_opaque_attempt_that_is_retaken_is_refuted() {
-    is_refuted(two(Effect::Opaque), Bend::OpaqueIsRetaken, ONCE);
+    is_refuted(&two(Effect::Opaque), Bend::OpaqueIsRetaken, ONCE);
 }
 
 #[test]
 fn a_release_that_speaks_for_earlier_attempts_is_refuted() {
-    is_refuted(three(KEYED, 0), Bend::ReleaseSpeaksForAll, ONCE);
+    is_refuted(&three(KEYED, 0), Bend::ReleaseSpeaksForAll, ONCE);
 }
 
 /// A known limit, and why the property above forgives it: a record remembers one nonce.
@@ -142,5 +146,5 @@ fn a_release_that_speaks_for_earlier_attempts_is_refuted() {
 #[test]
 fn a_claim_that_outlives_its_sender_can_park_a_record() {
     let strict = Protocol { forgives_late_packets: false, ..two(Effect::Opaque) };
-    is_refuted(strict, Bend::None, PARKED);
+    is_refuted(&strict, Bend::None, PARKED);
 }

@@ -3,14 +3,14 @@
 //! The record changes only by the real [`apply`](hapax_core::store::apply()); a bend falsifies
 //! one step around it, to show that the search would find it.
 
-use hapax_core::{
-    Decision, Effect, Record, State, decide,
-    store::{self, Answer, Found, Step},
-};
 use stateright::{Model, Property};
 
 use super::world::{
     Budget, Hold, Kept, Phase, TICK, WINDOW, World, claim, complete, fence, nonce, release, ruling,
+};
+use hapax_core::{
+    Decision, Effect, Record, State, decide,
+    store::{self, Answer, Found, Step},
 };
 
 /// One key, its workers, and how the protocol is bent.
@@ -181,7 +181,7 @@ impl Protocol {
             Phase::TakingBack => either(Move::TakeBack),
             Phase::Running(_) if self.effect == Effect::Transactional => either(Move::Commit),
             Phase::Returning(_) | Phase::Knows(_) | Phase::Releasing(_) | Phase::Doubting(_) => {
-                either(Move::Say)
+                either(Move::Say);
             }
             _ => {}
         }

@@ -1,11 +1,10 @@
 //! Stores that are wrong about who gets the work.
 
+use super::{Bend, Lives, caught, with_record, with_result};
 use hapax_core::{
     Effect, Epoch, Nonce, Prints, State,
     store::{self, Answer, Claim, Step},
 };
-
-use super::{Bend, Lives, caught, mutants, with_record, with_result};
 
 mutants! {
     /// Reads, then writes: two claims that meet both win.
@@ -22,7 +21,10 @@ mutants! {
         let nonce = if known { Nonce::from_bytes([0xEE; 16]) } else { claim.nonce };
         let claim = Claim { nonce, ..Claim::clone(claim) };
         store::apply(record, &Step::Claim(Box::new(claim)), now)
-    }) => Find, ["the_same_nonce_is_granted_again", "the_same_nonce_is_granted_again_after_its_lease"];
+    }) => Find, [
+        "the_same_nonce_is_granted_again",
+        "the_same_nonce_is_granted_again_after_its_lease",
+    ];
 
     /// Whoever comes gets the work.
     a_claim_that_overwrites_is_caught: Bend::Take(|record, step, now| {

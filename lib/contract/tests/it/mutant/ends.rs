@@ -1,11 +1,10 @@
 //! Stores that are wrong about how an attempt ends.
 
+use super::{Bend, Lives, caught, with_record, with_result};
 use hapax_core::{
     Fence, Nonce, Prints, State, Timestamp,
     store::{self, Answer, Ruling, Step},
 };
-
-use super::{Bend, Lives, caught, mutants, with_record, with_result};
 
 /// The step with another fence, if only a holder may take it.
 fn refenced(step: &Step, bend: impl FnOnce(Fence) -> Fence) -> Step {

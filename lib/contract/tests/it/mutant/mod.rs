@@ -2,20 +2,29 @@
 //!
 //! Each mutant names the cases that must catch it, and says whether random lives alone find it.
 
-mod bent;
-mod claims;
-mod ends;
-mod reads;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use self::bent::{Bend, Bent, Taken};
 use hapax_contract::{CASES, oracle};
 use hapax_core::{
     Record, Timestamp,
     store::{self, Step},
 };
 
-use self::bent::{Bend, Bent, Taken};
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident: $bend:expr => $lives:ident, $cases:expr;)+) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            caught($bend, &$cases, Lives::$lives);
+        }
+    )+};
+}
+
+mod bent;
+mod claims;
+mod ends;
+mod reads;
 
 /// Lives that are played on a mutant that they should find: they need some fifty.
 const LIVES: u32 = 3000;
@@ -54,17 +63,6 @@ fn caught(bend: Bend, cases: &[&str], lives: Lives) {
     }
 }
 
-macro_rules! mutants {
-    ($($(#[$doc:meta])* $name:ident: $bend:expr => $lives:ident, $cases:expr;)+) => {$(
-        $(#[$doc])*
-        #[test]
-        fn $name() {
-            caught($bend, &$cases, Lives::$lives);
-        }
-    )+};
-}
-use mutants;
-
 /// Bends what a step finds, then takes it by the rule.
 fn with_record(
     record: Option<Box<Record>>,
@@ -86,11 +84,12 @@ fn with_result(
     now: Timestamp,
     bend: impl FnOnce(Option<&Record>, &mut Record),
 ) -> Taken {
-    let (mut after, entry, answer) = store::apply(record.clone(), step, now);
-    if after != record
+    let before = record.clone();
+    let (mut after, entry, answer) = store::apply(record, step, now);
+    if after != before
         && let Some(after) = &mut after
     {
-        bend(record.as_deref(), after);
+        bend(before.as_deref(), after);
     }
     (after, entry, answer)
 }

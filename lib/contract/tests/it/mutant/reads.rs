@@ -1,11 +1,10 @@
 //! Stores that are wrong about what they keep and show.
 
+use super::{Bend, Lives, caught, with_result};
 use hapax_core::{
     BusinessKey, Identity, Outcome, Scope, State, Status,
     store::{self, Answer, Page, Step},
 };
-
-use super::{Bend, Lives, caught, mutants, with_result};
 
 mutants! {
     /// A purge takes dead claims: they run again whatever their class.

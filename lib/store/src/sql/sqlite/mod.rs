@@ -72,6 +72,18 @@ impl Verbs for Sqlite {
         tx.commit().await
     }
 
+    /// The library may break a transaction off by itself, as on a full disk; what is sent after
+    /// that would commit statement by statement.
+    async fn lend(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        conn.lock_handle().await?.set_commit_hook(|| false);
+        Ok(())
+    }
+
+    async fn take_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        conn.lock_handle().await?.remove_commit_hook();
+        Ok(())
+    }
+
     async fn fetch(
         conn: &mut SqliteConnection,
         text: &'static str,

@@ -199,7 +199,8 @@ impl Opening {
 }
 
 /// Connections live as long as the pool: a test before each use would cost as much as a read,
-/// and a file does not go away. One that is left in a transaction is closed.
+/// and a file does not go away. One that is left in a transaction is closed, and what was set
+/// for a loan is taken off.
 fn pool(connections: u32) -> PoolOptions<sqlx::Sqlite> {
     PoolOptions::new()
         .max_connections(connections)
@@ -209,7 +210,7 @@ fn pool(connections: u32) -> PoolOptions<sqlx::Sqlite> {
         .test_before_acquire(false)
         .after_release(|conn: &mut SqliteConnection, _| {
             Box::pin(async move {
-                conn.ping().await?;
+                conn.lock_handle().await?.remove_commit_hook();
                 Ok(!conn.is_in_transaction())
             })
         })

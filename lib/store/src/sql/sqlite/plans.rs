@@ -44,6 +44,7 @@ async fn every_recurring_statement_uses_its_index() {
             "SEARCH earlier USING INDEX hapax_outbox_heads (key_text=? AND sequence<?)",
         ),
         (Sqlite::OUTBOX_ACK, "(id=?)"),
+        (Sqlite::OUTBOX_LETTER, "(id=?)"),
         (Sqlite::OUTBOX_BURIED, "hapax_outbox_buried (sequence>?)"),
         (Sqlite::OUTBOX_PURGE, "hapax_outbox_buried"),
         (Sqlite::INBOX_PURGE, "SEARCH old USING COVERING INDEX hapax_inbox_seen (seen_at<?)"),

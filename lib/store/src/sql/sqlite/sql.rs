@@ -501,6 +501,15 @@ WHERE message = ?1
 ORDER BY sequence
 LIMIT ?2";
 
+    const OUTBOX_LETTER: &'static str = concat!(
+        "-- outbox_letter
+SELECT ",
+        letter!(),
+        ", visible_at, why
+FROM hapax_outbox
+WHERE id = ?1"
+    );
+
     const OUTBOX_LETTERS: &'static str = concat!(
         "-- outbox_letters
 SELECT ",

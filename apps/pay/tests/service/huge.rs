@@ -1,0 +1,103 @@
+//! Bodies without end: refused early, and with bounded memory.
+
+use std::net::SocketAddr;
+
+use http::Method;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    shop::order,
+    stage::{NORTH_KEY, Stage},
+};
+
+const GIB: usize = 1 << 30;
+const CHUNK: usize = 64 * 1024;
+
+/// What came of sending a gibibyte.
+struct Sent {
+    bytes: usize,
+    answer: String,
+}
+
+impl Sent {
+    fn status(&self) -> &str {
+        self.answer.split(' ').nth(1).unwrap_or_default()
+    }
+}
+
+/// Sends chunks until the server has answered or hung up.
+async fn send_a_gibibyte(address: SocketAddr, path: &str) -> Sent {
+    let line = TcpStream::connect(address).await.unwrap();
+    let (mut answers, mut requests) = line.into_split();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {NORTH_KEY}\r\n\
+         idempotency-key: k1\r\ncontent-type: application/json\r\n\
+         transfer-encoding: chunked\r\n\r\n"
+    );
+    requests.write_all(head.as_bytes()).await.unwrap();
+    let chunk = [format!("{CHUNK:x}\r\n").as_bytes(), &[b' '; CHUNK], b"\r\n"].concat();
+    let sending = async {
+        let mut bytes = 0;
+        while bytes < GIB && requests.write_all(&chunk).await.is_ok() {
+            bytes += CHUNK;
+        }
+        bytes
+    };
+    let reading = async {
+        let mut answer = Vec::new();
+        // Whatever came before the connection was cut.
+        drop(answers.read_to_end(&mut answer).await);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let (bytes, answer) = tokio::join!(sending, reading);
+    Sent { bytes, answer }
+}
+
+/// Resident memory of this process, in bytes: the service is inside.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: usize = line.trim().trim_end_matches(" kB").trim().parse().unwrap();
+    kib * 1024
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_a_gibibyte_is_refused_early_and_with_bounded_memory() {
+    let stage = Stage::open().await;
+    let before = resident();
+    for path in ["/v1/payments", "/v1/tokens", "/v1/payments/P1/refunds", "/v1/notify/alipay"] {
+        let sent = send_a_gibibyte(stage.service.address, path).await;
+        assert!(sent.bytes < 64 * 1024 * 1024, "{path}: {} bytes were taken", sent.bytes);
+        assert!(matches!(sent.status(), "413" | "404"), "{path}: {}", sent.answer);
+        assert!(sent.answer.contains("application/problem+json"), "{path}: {}", sent.answer);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 64 * 1024 * 1024, "{grown} bytes more are held");
+    assert_eq!(stage.books.count("pay_orders", "1").await, 0);
+    stage.shop().buy("1001").await;
+}
+
+/// Length announced: refused before a byte of it was read.
+#[tokio::test]
+async fn a_body_that_is_announced_too_large_is_refused() {
+    let stage = Stage::open().await;
+    let shop = stage.shop();
+    let body = format!("{}{}", order("1001"), " ".repeat(1 << 20));
+    let headers = [("idempotency-key", "k1"), ("content-type", "application/json")];
+    for path in ["/v1/payments", "/v1/tokens"] {
+        let answer = shop.send(Method::POST, path, &headers, body.clone()).await;
+        answer.refused(413, "body_too_large");
+    }
+    let headers = [("idempotent-token", "t"), ("content-type", "application/json")];
+    let answer = shop.send(Method::POST, "/v1/payments", &headers, body.clone()).await;
+    answer.refused(413, "body_too_large");
+    stage.notify(body).await.refused(413, "body_too_large");
+    assert_eq!(stage.books.count("hapax_records", "1").await, 0);
+    // A body just within the bound is read to its end.
+    let filled = format!("{}{}", order("1001"), " ".repeat((1 << 20) - order("1001").to_string().len()));
+    let headers = [("idempotency-key", "k2"), ("content-type", "application/json")];
+    shop.send(Method::POST, "/v1/payments", &headers, filled).await.is(201);
+}

@@ -1,0 +1,40 @@
+//! The payment service proved from outside: the real service, a real simulator and a merchant's
+//! server, each on a socket of its own, and the database read from beside it.
+//!
+//! A number in a comment is the behaviour of that number in `docs/payment-api.md`'s source, the
+//! list of twenty-five that the payment service was built against.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "in a helper of a test, too, a broken expectation is a failed test"
+)]
+
+mod bad_input;
+mod books;
+mod callbacks;
+mod channel;
+mod clock;
+mod close;
+mod create;
+mod drain;
+mod guards;
+mod huge;
+mod instances;
+mod kills;
+mod late;
+mod merchant;
+mod money_and_time;
+mod orders_of_notices;
+mod parts;
+mod receiver;
+mod refunds;
+mod replay;
+mod shop;
+mod stage;
+mod sweeps;
+mod tenants;
+mod tokens;
+mod unclear;

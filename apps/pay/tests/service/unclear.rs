@@ -1,0 +1,121 @@
+//! Behaviour 6: a channel that gives no clear answer to "take this payment".
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::{
+    clock::soon,
+    shop::{no, order},
+    stage::{Setup, Stage},
+};
+
+const PRECREATE: &str = "alipay.trade.precreate";
+
+#[tokio::test]
+async fn an_unclear_answer_is_asked_for_again_under_the_same_number() {
+    let stage = Stage::open().await;
+    let shop = stage.shop();
+    for (order_id, fault) in [
+        ("drop_request", json!("drop_request")),
+        ("drop_answer", json!("drop_answer")),
+        ("unavailable", json!({"unavailable": {"done": false}})),
+        ("unavailable_done", json!({"unavailable": {"done": true}})),
+        ("system_error", json!({"system_error": {"done": false}})),
+        ("system_error_done", json!({"system_error": {"done": true}})),
+        ("wrong_sign", json!("wrong_sign")),
+        ("no_sign", json!("no_sign")),
+        ("node_twice", json!("node_twice")),
+        ("cut_body", json!("cut_body")),
+        ("broken_body", json!("broken_body")),
+        ("bad_gateway", json!({"bad_gateway": {"done": true}})),
+        ("timeout", json!({"delay_answer": {"ms": 1300}})),
+    ] {
+        let times = if order_id == "timeout" { 1 } else { 2 };
+        stage.channel.break_calls(PRECREATE, fault, Some(times)).await;
+        let payment = shop.settle(order_id, &order(order_id)).await;
+        let payment = payment.is(201);
+        assert_eq!(payment["status"], "paying", "{order_id}");
+        assert_eq!(stage.channel.trade(&no(&payment)).await.status, "INTENT", "{order_id}");
+    }
+    assert_eq!(stage.books.count("pay_payments", "status = 'waiting'").await, 13);
+    assert_eq!(stage.books.count("pay_payments", "attempt > 1 OR failure IS NOT NULL").await, 0);
+    assert_eq!(stage.channel.totals().await.trades, 13, "no number was used beside another");
+}
+
+#[tokio::test]
+async fn a_channel_that_is_away_is_asked_on_until_it_is_back() {
+    let stage = Setup::new().period("wait", "50ms").open().await;
+    let shop = stage.shop();
+    stage.channel.break_calls(PRECREATE, json!("drop_request"), None).await;
+    let answer = shop.create("k", &order("1001")).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    assert_eq!(answer.json(), json!({"status": "processing"}));
+    let number = stage.books.text("SELECT payment_no FROM pay_payments").await;
+    soon("it is tried more often than one request does", || async {
+        (stage.channel.calls(PRECREATE).await > 8).then_some(())
+    })
+    .await;
+    assert_eq!(stage.books.status(&number).await, "created", "never failed, never closed");
+    assert_eq!(stage.channel.totals().await.trades, 0);
+    stage.channel.faults(json!({})).await;
+    shop.becomes(&number, "paying").await;
+    let payment = shop.settle("k", &order("1001")).await.is(201);
+    assert_eq!(no(&payment), number);
+    assert_eq!(stage.books.count("pay_payments", "1").await, 1);
+}
+
+/// The bytes that are sent again hold the time at which they were signed.
+#[tokio::test]
+async fn a_request_that_became_too_old_is_signed_anew_under_the_same_number() {
+    let stage =
+        Setup::new().period("wait", "50ms").tolerance(Duration::from_secs(1)).open().await;
+    let shop = stage.shop();
+    stage.channel.break_calls(PRECREATE, json!("drop_request"), None).await;
+    let begun_at = stage.channel.truth().await.now_ms;
+    assert_eq!(shop.create("k", &order("1001")).await.status, 202);
+    let number = stage.books.text("SELECT payment_no FROM pay_payments").await;
+    soon("the signed time is too old", || async {
+        (stage.channel.truth().await.now_ms > begun_at + 2100).then_some(())
+    })
+    .await;
+    stage.channel.faults(json!({})).await;
+    shop.becomes(&number, "paying").await;
+    assert_eq!(no(&shop.settle("k", &order("1001")).await.is(201)), number);
+}
+
+/// The answer comes from the request, from its repeat or from the completer: it is one answer.
+#[tokio::test]
+async fn whoever_finishes_a_request_gives_the_answer_of_its_own_attempt() {
+    for complete in ["20ms", "1h"] {
+        let stage =
+            Setup::new().period("wait", "50ms").period("complete", complete).open().await;
+        let shop = stage.shop();
+        stage.channel.break_calls(PRECREATE, json!("drop_request"), Some(9)).await;
+        assert_eq!(shop.create("k", &order("1001")).await.status, 202);
+        let answer = shop.settle("k", &order("1001")).await;
+        assert_eq!(answer.status, 201, "complete = {complete}: {answer:?}");
+    }
+}
+
+/// A hundred sweeps of the completer must not use the key up.
+#[tokio::test]
+async fn a_long_outage_of_the_channel_strands_no_key() {
+    let stage = Setup::new()
+        .period("wait", "20ms")
+        .period("complete", "5ms")
+        .period("checks", "10ms")
+        .open()
+        .await;
+    let shop = stage.shop();
+    stage.channel.break_calls(PRECREATE, json!("drop_request"), None).await;
+    assert_eq!(shop.create("k", &order("1001")).await.status, 202);
+    soon("the request was taken up more than a hundred times", || async {
+        let attempts = stage.books.number("SELECT max(attempts) FROM hapax_records").await;
+        (attempts > 110).then_some(())
+    })
+    .await;
+    stage.channel.faults(json!({})).await;
+    let answer = shop.settle("k", &order("1001")).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+}
