@@ -7,11 +7,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use hapax_pay::config::{Alipay, Bounds, Config, LateMoney, Periods, Tenant, Tokens};
-use hapax_sim::{RsaKeyPem, generate_rsa_key_pem};
 use serde::{Deserialize, Serialize};
 
 use crate::{end::End, output};
+use hapax_pay::config::{Alipay, Bounds, Config, LateMoney, Periods, Tenant, Tokens};
+use hapax_sim::{RsaKeyPem, generate_rsa_key_pem};
 
 /// The name of the service's configuration.
 pub(crate) const CONFIG: &str = "hapax.toml";

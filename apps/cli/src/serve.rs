@@ -3,13 +3,13 @@
 use std::{io::IsTerminal, net::SocketAddr, path::PathBuf, pin::pin};
 
 use futures_util::future::select;
-use hapax_pay::{Service, config::Config};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::task::TaskTracker;
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{end::End, output};
+use hapax_pay::{Service, config::Config};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: HAPAX__LISTEN=0.0.0.0:8080 hapax serve --config shop/hapax.toml")]

@@ -7,13 +7,13 @@ use std::{
 };
 
 use anyhow::Context;
-use hapax_sim::{Account, Config};
 
 use crate::{
     end::End,
     init::{SIM_CONFIG, SimConfig},
     output, serve,
 };
+use hapax_sim::{Account, Config};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -4,9 +4,8 @@
 //! comes first, the grant or the refund, does not matter
 //! (`grant_and_refund_in_either_order_end_without_the_benefit`).
 
-use hapax::machine::{Machine, Move};
-
 use crate::stored::{named, stored_word};
+use hapax::machine::{Machine, Move};
 
 /// Longest code of a benefit.
 const CODE_BYTES_MAX: usize = 64;

@@ -2,7 +2,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`money`], [`beijing`] | whole minor units inside, decimal text outside; the channels' wall clock |
+//! | [`money`], [`beijing`] | whole minor units, decimal text; the channels' wall clock |
 //! | [`channel`] | what a payment channel can be asked and what its answers may mean |
 //! | [`payment`], [`refund`], [`benefit`], [`order`] | the states, as pure tables |
 //! | `ledger` | the books: what each fact changes, in one transaction |

@@ -6,7 +6,6 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use aws_lc_rs::{constant_time, digest};
-use hapax::Tenant;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     error::{Error, Kind},
     order::ChannelKind,
 };
+use hapax::Tenant;
 
 /// Shorter secrets can be guessed.
 const SECRET_BYTES_MIN: usize = 32;
@@ -54,9 +54,7 @@ impl Merchant {
     /// The merchant's account at a channel.
     pub(crate) fn channel(&self, kind: ChannelKind) -> Option<Arc<dyn Channel>> {
         match kind {
-            ChannelKind::Alipay => {
-                self.alipay.as_ref().map(|account| Arc::clone(&account.channel))
-            }
+            ChannelKind::Alipay => self.alipay.as_ref().map(|account| Arc::clone(&account.channel)),
         }
     }
 }
@@ -89,6 +87,7 @@ impl Merchants {
                 Error::caused(Kind::Config, op, format!("tenant {:?}: {why:#}", tenant.name))
             })?;
             let merchant = Arc::new(merchant);
+            merchants.tell_apart(&merchant)?;
             if let Some(account) = &merchant.alipay {
                 merchants.by_app.insert(account.app_id.clone(), Arc::clone(&merchant));
             }
@@ -96,6 +95,20 @@ impl Merchants {
             merchants.all.push(merchant);
         }
         Ok(merchants)
+    }
+
+    /// Refuses a merchant who would be taken for an earlier one.
+    fn tell_apart(&self, merchant: &Merchant) -> Result<(), Error> {
+        let has_key = self.all.iter().any(|known| known.api_key == merchant.api_key);
+        let app_id = merchant.alipay.as_ref().map(|account| account.app_id.as_str());
+        let what = match app_id.filter(|app_id| self.by_app.contains_key(*app_id)) {
+            _ if has_key => "API key",
+            Some(_) => "`app_id`",
+            None => return Ok(()),
+        };
+        let tenant = &merchant.tenant;
+        let why = format!("tenant {tenant}: its {what} is another tenant's; give it its own");
+        Err(Error::caused(Kind::Config, "set up a tenant", why))
     }
 
     /// Every merchant.

@@ -138,13 +138,19 @@ mod tests {
         let conflicts = stored.conflicts(&given);
         let fields: Vec<_> = conflicts.iter().map(|conflict| conflict.field).collect();
         assert_eq!(fields, ["amount", "subject", "benefits"]);
-        assert_eq!(conflicts.first().map(|c| (c.stored.as_str(), c.given.as_str())),
-            Some(("88.80", "88.81")));
+        assert_eq!(
+            conflicts.first().map(|c| (c.stored.as_str(), c.given.as_str())),
+            Some(("88.80", "88.81"))
+        );
     }
 
     #[test]
     fn the_spelling_of_an_amount_and_the_order_of_benefits_do_not_matter() {
-        assert!(content("88.8", "a", &["x", "y"]).conflicts(&content("88.80", "a", &["y", "x"])).is_empty());
+        assert!(
+            content("88.8", "a", &["x", "y"])
+                .conflicts(&content("88.80", "a", &["y", "x"]))
+                .is_empty()
+        );
     }
 
     #[test]

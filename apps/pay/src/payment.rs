@@ -4,9 +4,8 @@
 //! (`money_is_believed_in_every_state_and_never_taken_back`), and an attempt that is over holds no
 //! slot (`only_live_attempts_hold_the_slot`).
 
-use hapax::machine::{Machine, Move};
-
 use crate::stored::{named, stored_word};
+use hapax::machine::{Machine, Move};
 
 /// Where an attempt stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,9 +168,9 @@ mod tests {
                 let mut order = facts;
                 order.swap(0, first);
                 order.swap(1, second);
-                let end = order.into_iter().fold(Status::Created, |status, fact| {
-                    apply(status, fact).unwrap_or(status)
-                });
+                let end = order
+                    .into_iter()
+                    .fold(Status::Created, |status, fact| apply(status, fact).unwrap_or(status));
                 assert_eq!(end, Status::Paid, "{order:?}");
             }
         }

@@ -3,9 +3,8 @@
 //! Pure. Invariant: money is reserved before the channel is asked, and given free only when the
 //! channel surely refused (`only_a_sure_refusal_frees_the_reserve`).
 
-use hapax::machine::{Machine, Move};
-
 use crate::stored::{named, stored_word};
+use hapax::machine::{Machine, Move};
 
 /// Where a refund stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

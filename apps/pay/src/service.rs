@@ -12,12 +12,6 @@ use std::{
 };
 
 use futures_util::future::{Either, select};
-use hapax::{
-    Busy, Effect, Hapax, Policy,
-    lock::Turnstile,
-    sql::SqliteStore,
-    token::{KeyId, Keyring, Rate, TokenKey, Tokens, Validity},
-};
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret;
 use tokio::net::TcpListener;
@@ -31,6 +25,12 @@ use crate::{
     flow::Desk,
     merchant::Merchants,
     telemetry, work,
+};
+use hapax::{
+    Busy, Effect, Hapax, Policy,
+    lock::Turnstile,
+    sql::SqliteStore,
+    token::{KeyId, Keyring, Rate, TokenKey, Tokens, Validity},
 };
 
 /// The name of the operation that creates payments; part of every id, so it never changes.
@@ -60,8 +60,7 @@ impl Service {
             .await
             .map_err(|why| Error::caused(Kind::System, op, format!("{}: {why}", config.listen)))?;
         let address = listener.local_addr().map_err(|why| Error::system(op, why))?;
-        let public_url =
-            config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+        let public_url = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
         let desk = Arc::new(open_desk(config, &public_url).await?);
         let health = Arc::new(Health::new(metrics));
         Ok(Self { app: App { desk, health }, listener, address })
@@ -113,6 +112,7 @@ async fn finish(desk: &Arc<Desk>, workers: &TaskTracker, run: i64, drain: Durati
         workers.wait().await;
         desk.hapax.drain().await;
         desk.turnstile.drain().await;
+        work::note_requests(desk).await;
         if let Err(error) = stopped(desk, run).await {
             tracing::warn!(error = %error, "the stop was not written down");
         }
@@ -153,8 +153,9 @@ pub(crate) fn desk_on(sql: db::Sql, config: Config, public_url: &str) -> Result<
     let policy = create_policy(&config);
     tokens.validity().check(&policy).map_err(|why| Error::caused(Kind::Config, "declare", why))?;
     let create = hapax.declare(CREATE_OPERATION, policy)?;
-    let turnstile =
-        Turnstile::new(Arc::new(sql.clone())).lease(config.periods.lease.0).witness(telemetry::Locks);
+    let turnstile = Turnstile::new(Arc::new(sql.clone()))
+        .lease(config.periods.lease.0)
+        .witness(telemetry::Locks);
     let merchants = Merchants::read(&config, public_url)?;
     let requests = work::Requests::default();
     Ok(Desk { config, sql, hapax, create, turnstile, tokens, merchants, requests })
@@ -167,7 +168,14 @@ fn create_policy(config: &Config) -> Policy {
         .retain(periods.keep.0, periods.grace.0)
         .redelivery(std::cmp::min(periods.keep.0, Duration::from_secs(86_400)))
         .busy(Busy::Wait(periods.wait.0))
-        .attempts_max(100)
+        .attempts_max(attempts_max(periods.complete.0))
+}
+
+/// The completer takes an undecided request up once a period, for as long as the channel is away:
+/// an outage as long as the window must not use the key up, nor the client's own repeats.
+fn attempts_max(period: Duration) -> u32 {
+    let sweeps = CREATE_WINDOW.as_millis() / std::cmp::max(period.as_millis(), 1);
+    u32::try_from(sweeps.saturating_mul(2)).unwrap_or(u32::MAX)
 }
 
 /// Reads the secrets that sign tokens.
@@ -195,8 +203,7 @@ pub(crate) fn open_tokens(config: &Config) -> Result<Tokens, Error> {
         let secret = read(file)?;
         previous.push(key(&id_of(secret.expose_secret()), secret.expose_secret().as_bytes())?);
     }
-    let keyring =
-        Keyring::with(current, previous, Vec::new()).map_err(|why| fault(why.into()))?;
+    let keyring = Keyring::with(current, previous, Vec::new()).map_err(|why| fault(why.into()))?;
     let periods = &config.periods;
     let validity = Validity::new(periods.token_life.0, periods.token_buffer.0)
         .map_err(|why| fault(why.into()))?;

@@ -18,13 +18,14 @@ use axum::{
 };
 use bytes::Bytes;
 use clap::ValueEnum;
+use tokio::net::TcpListener;
+
 use hapax::{
-    Effect, Hapax, Policy, Store,
+    Effect, Hapax, Policy,
     http::{Caller, FromExtension, IdempotencyLayer},
     sql::SqliteStore,
-    store::MemoryStore,
+    store::{MemoryStore, Store},
 };
-use tokio::net::TcpListener;
 
 /// Orders that one run may place: above what a core serves in all rounds of a run.
 pub(crate) const ORDERS_MAX: usize = 8_000_000;

@@ -5,9 +5,6 @@ use std::{io::Write as _, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
-use hapax::{
-    Begin, BusinessKey, Effect, Hapax, Operation, Outcome, Policy, Tenant, sql::SqliteStore,
-};
 use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -17,6 +14,9 @@ use tokio::task::JoinSet;
 use crate::{
     clock::Stopwatch,
     ratio::{Visit, beside, median},
+};
+use hapax::{
+    Begin, BusinessKey, Effect, Hapax, Operation, Outcome, Policy, Tenant, sql::SqliteStore,
 };
 
 const VISIT: Duration = Duration::from_millis(1500);

@@ -381,7 +381,7 @@ impl Id {
     /// # Errors
     /// [`Invalid`] if it is anything else.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        from_hex(text).map(Self).ok_or(Invalid::new("id", "must be 64 hex digits"))
+        from_hex(text).map(Self).ok_or_else(|| Invalid::new("id", "must be 64 hex digits"))
     }
 
     /// The bytes of the unique column.

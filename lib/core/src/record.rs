@@ -8,7 +8,6 @@ use std::{cmp, fmt, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    error::{Error, Kind},
     fingerprint::Prints,
     id::{Actor, Id, Identity},
     invalid::Invalid,
@@ -54,17 +53,6 @@ impl Epoch {
 pub struct Nonce([u8; 16]);
 
 impl Nonce {
-    /// A nonce from the machine's random source.
-    ///
-    /// # Errors
-    /// [`Kind::Unavailable`] if the machine has no random bytes.
-    pub fn random() -> Result<Self, Error> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)
-            .map_err(|cause| Error::caused(Kind::Unavailable, "draw random bytes", cause))?;
-        Ok(Self(bytes))
-    }
-
     /// A nonce from bytes that are random, or that a store kept.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)

@@ -1,10 +1,12 @@
+use std::{sync::Arc, time::Instant};
+
 use axum::{Router, body::Body, routing::post};
-use hapax_core::{Effect, Hapax, Policy, store::MemoryStore};
-use hapax_http::*;
 use http::{Request, request::Parts};
 use http_body_util::BodyExt;
-use std::{sync::Arc, time::Instant};
 use tower::ServiceExt;
+
+use hapax_core::{Effect, Hapax, Policy, store::MemoryStore};
+use hapax_http::*;
 fn cpu() -> f64 {
     let s = std::fs::read_to_string("/proc/self/stat").unwrap();
     let f: Vec<_> = s.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -18,11 +18,11 @@ use std::{
 use axum::BoxError;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
-use hapax_core::Clock;
 use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::problem::{Code, Problem};
+use hapax_core::Clock;
 
 /// Largest body of one request, by default: JSON of a business operation is far below it.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;

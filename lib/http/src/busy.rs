@@ -3,7 +3,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::IntoResponse};
-use hapax_core::{OperationName, RequestKey};
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{CONTENT_TYPE, LOCATION, RETRY_AFTER},
@@ -14,6 +13,7 @@ use crate::{
     problem::{Code, Problem, seconds},
     status,
 };
+use hapax_core::{OperationName, RequestKey};
 
 /// Longest wait that a client can ask for with `Prefer: wait=n`, by default.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);

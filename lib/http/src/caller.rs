@@ -4,10 +4,10 @@
 //! (`one_key_of_two_tenants_principals_and_operations_runs_eight_times`,
 //! `a_request_without_a_caller_is_refused`).
 
-use hapax_core::{Actor, Invalid, Principal, Tenant};
 use http::request::Parts;
 
 use crate::problem::{Code, Problem};
+use hapax_core::{Actor, Invalid, Principal, Tenant};
 
 /// Whose key it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,13 @@
 //! they differ in a header that was not chosen (`requests_that_differ_have_different_prints`).
 
 use bytes::Bytes;
-use hapax_core::{Fingerprint, Prints};
 use http::{
     HeaderMap, HeaderName,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
     request::Parts,
 };
+
+use hapax_core::{Fingerprint, Prints};
 
 /// Longest multipart boundary that RFC 2046 allows.
 const BOUNDARY_BYTES_MAX: usize = 70;

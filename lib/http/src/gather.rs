@@ -11,7 +11,6 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use hapax_core::Outcome;
 use http::{HeaderMap, Response, header::CONTENT_TYPE, response::Parts};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -20,6 +19,7 @@ use crate::{
     outcome::Streamed,
     replay::{About, Writer},
 };
+use hapax_core::Outcome;
 
 /// An answer, and what is stored for it: the answer itself, or a tombstone while it passes on.
 pub(crate) struct Gathered {

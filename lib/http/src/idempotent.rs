@@ -6,13 +6,15 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU8, Ordering},
     },
+    time::Duration,
 };
 
+use axum::body::Body;
 use bytes::Bytes;
-use hapax_core::{Lease, Outcome, Work};
 use http::{HeaderValue, Response};
 
 use crate::{layer::Settings, outcome::Progress};
+use hapax_core::{Lease, Outcome, RequestKey, Work};
 
 /// What a handler behind the layer holds: its attempt, and how to close the record itself.
 ///
@@ -27,6 +29,7 @@ struct Inner {
     lease: Mutex<Option<Lease>>,
     progress: AtomicU8,
     settings: Arc<Settings>,
+    key: RequestKey,
     request_id: Option<HeaderValue>,
 }
 
@@ -38,6 +41,7 @@ impl Idempotent {
     pub(crate) fn new(
         lease: Lease,
         settings: &Arc<Settings>,
+        key: RequestKey,
         request_id: Option<HeaderValue>,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -45,6 +49,7 @@ impl Idempotent {
             lease: Mutex::new(Some(lease)),
             progress: AtomicU8::new(UNTOLD),
             settings: Arc::clone(settings),
+            key,
             request_id,
         }))
     }
@@ -63,6 +68,14 @@ impl Idempotent {
         let settings = &self.0.settings;
         let about = settings.about(self.0.request_id.as_ref());
         about.whole(response, settings.operation.outcome_bytes_max())
+    }
+
+    /// The answer that a repeat gets while the work goes on, for a handler that cannot wait for
+    /// the end of its own work.
+    ///
+    /// Give it with [`Ended::Unknown`](crate::Ended::Unknown), so that the next attempt goes on.
+    pub fn still_at_work(&self, retry_after: Duration) -> Response<Body> {
+        self.0.settings.still_at_work(&self.0.key, retry_after)
     }
 
     /// Says that the work begins: from now on a 4xx is an answer and no refusal.

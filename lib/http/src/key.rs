@@ -3,7 +3,6 @@
 //! Invariant: `"k"` and `k` are the same key, and a key that cannot be read is refused, never
 //! ignored (`forty_forms_of_the_key_header`).
 
-use hapax_core::{Invalid, RequestKey};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Item, Parser};
 
@@ -11,6 +10,7 @@ use crate::{
     header,
     problem::{Code, Problem},
 };
+use hapax_core::{Invalid, RequestKey};
 
 /// What a request without a key gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
-use hapax_core::{Invalid, Operation, Outcome, RequestKey};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
 use tower::Layer;
 
@@ -20,6 +19,7 @@ use crate::{
     service::Idempotency,
     verify::Verify,
 };
+use hapax_core::{Invalid, Operation, Outcome, RequestKey};
 
 /// The statuses that the field uses for "the key was used for another request".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

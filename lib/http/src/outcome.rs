@@ -4,8 +4,9 @@
 //! nothing can have happened (`every_status_of_every_class`).
 
 use axum::response::{IntoResponseParts, ResponseParts};
-use hapax_core::Class;
 use http::StatusCode;
+
+use hapax_core::Class;
 
 /// What an answer says about the work. A handler puts it into the extensions of its response
 /// where the status alone would say something else.

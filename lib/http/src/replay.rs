@@ -10,7 +10,6 @@
 
 use axum::body::Body;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use hapax_core::{OUTCOME_BYTES_MAX, Outcome, REFERENCE_BYTES_MAX, Timestamp};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{
@@ -20,6 +19,7 @@ use http::{
 };
 
 use crate::{date, header};
+use hapax_core::{OUTCOME_BYTES_MAX, Outcome, REFERENCE_BYTES_MAX, Timestamp};
 
 static LOCATION_NAME: HeaderName = LOCATION;
 static ORIGINAL_REQUEST_ID: HeaderName = header::ORIGINAL_REQUEST_ID;

@@ -20,7 +20,6 @@ use std::{
 use axum::{BoxError, body::Body, response::IntoResponse};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use hapax_core::{Call, Error, Kind, Lease, Outcome, Status};
 use http::{HeaderValue, Request, Response, request};
 use http_body::Body as HttpBody;
 use tower::Service;
@@ -38,6 +37,7 @@ use crate::{
     status,
     verify::Verdict,
 };
+use hapax_core::{Call, Error, Kind, Lease, Outcome, Status};
 
 /// One guarded request on its way.
 pub(crate) struct Turn {
@@ -64,7 +64,8 @@ impl Turn {
     {
         let clock = self.settings.operation.clock();
         let began_at = clock.now();
-        let idempotent = Idempotent::new(lease, &self.settings, self.request_id.clone());
+        let idempotent =
+            Idempotent::new(lease, &self.settings, self.sent.key.clone(), self.request_id.clone());
         request.extensions_mut().insert(idempotent.clone());
         // Nothing of it is used again after a panic.
         let working = AssertUnwindSafe(self.work(inner, request, &idempotent));
@@ -84,7 +85,8 @@ impl Turn {
                 Err(error)
             }
             (Ok(Ok(Worked::Broken)) | Err(_), lease) => {
-                tracing::error!(record = %self.short(), "a handler panicked or its answer broke off");
+                let record = self.short();
+                tracing::error!(%record, "a handler panicked or its answer broke off");
                 self.close(lease, Ended::Unknown, "the handler broke off").await;
                 Ok(self.problem(Problem::new(Code::HandlerFailed)))
             }

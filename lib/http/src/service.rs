@@ -16,7 +16,6 @@ use futures_util::{
     TryFutureExt,
     future::{BoxFuture, Either, MapOk, select},
 };
-use hapax_core::{Begin, Class, Error, Kind, Outcome, Prints, Status};
 use http::{
     HeaderValue, Request, Response, Version,
     header::{CONNECTION, EXPECT},
@@ -35,6 +34,7 @@ use crate::{
     problem::{Code, Problem},
     run::{self, Turn},
 };
+use hapax_core::{Begin, Class, Error, Kind, Outcome, Prints, Status};
 
 /// Longest request id that is kept with an answer.
 const REQUEST_ID_BYTES_MAX: usize = 128;

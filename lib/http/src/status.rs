@@ -12,9 +12,6 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
-use hapax_core::{
-    Hapax, Operation, OperationName, Outcome, Record, RequestKey, Status, Timestamp, store::Found,
-};
 use http::{
     HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
@@ -27,6 +24,9 @@ use crate::{
     date,
     problem::{Code, Problem, seconds},
     replay::{Stored, location_of},
+};
+use hapax_core::{
+    Hapax, Operation, OperationName, Outcome, Record, RequestKey, Status, Timestamp, store::Found,
 };
 
 /// Where the status of operations is, by convention.

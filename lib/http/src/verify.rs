@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hapax_core::Work;
 use http::{Request, Response};
+
+use hapax_core::Work;
 
 /// Asks the receiver of a queryable effect what became of it.
 ///

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use crate::sql::Fate;
 use hapax_core::{
     Invalid,
     store::{Fault, FaultKind},
 };
-
-use crate::sql::Fate;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 

@@ -7,14 +7,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use hapax_core::{
-    Clock, SystemClock,
-    message::{Delivery, SendError, Transport},
-};
 use reqwest::{Client, StatusCode, Url, header::CONTENT_TYPE, redirect, retry};
 use secrecy::SecretString;
 
 use crate::signature::sign;
+use hapax_core::{
+    Clock, SystemClock,
+    message::{Delivery, SendError, Transport},
+};
 
 /// What the receiver knows the event by.
 const EVENT_ID: &str = "hapax-event-id";

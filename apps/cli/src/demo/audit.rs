@@ -7,11 +7,11 @@
 use std::{collections::BTreeMap, process::ExitStatus};
 
 use anyhow::Context;
-use hapax_sim::wire::{Totals, Truth};
 use serde::Serialize;
 use sqlx::{Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 
 use super::stage::Stage;
+use hapax_sim::wire::{Totals, Truth};
 
 /// What a run proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use hapax_storm::{Phase, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::audit::{Account, Verdict};
 use crate::output;
+use hapax_storm::{Phase, Progress};
 
 /// The progress of a demo. Silent where nobody watches.
 #[derive(Clone)]

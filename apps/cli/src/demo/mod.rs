@@ -16,11 +16,11 @@ use std::{
 };
 
 use anyhow::Context;
-use hapax_storm::{Control, Merchant, Pace, Plan, Progress};
 use tokio::sync::mpsc;
 
 use self::{audit::Account, curtain::Curtain, stage::Stage};
 use crate::{end::End, output};
+use hapax_storm::{Control, Merchant, Pace, Plan, Progress};
 
 /// Orders that are worth the name of a storm.
 const ORDERS: u32 = 200;

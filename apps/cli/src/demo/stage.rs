@@ -8,8 +8,6 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use hapax_pay::config::{Bounds, Config, Periods, Span};
-use hapax_storm::Merchant;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -20,6 +18,8 @@ use crate::{
     init::{self, CONFIG, NewTenant, SIM_CONFIG, Setup},
     output,
 };
+use hapax_pay::config::{Bounds, Config, Periods, Span};
+use hapax_storm::Merchant;
 
 /// A child must say within this time where it listens.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -1,14 +1,14 @@
 //! `hapax keys`: look, release, settle, purge.
 
 use clap::{Args, Subcommand};
-use hapax_pay::{
-    CREATE_OPERATION, PRINCIPAL,
-    operator::{Judged, KeyDetail, KeyFilter, KeyLine, KeyName, KeyPage, Office, Ruling},
-};
 use serde::Serialize;
 
 use super::{consent::Consent, place::Place, sheet::Sheet};
 use crate::{end::End, output};
+use hapax_pay::{
+    CREATE_OPERATION, PRINCIPAL,
+    operator::{Judged, KeyDetail, KeyFilter, KeyLine, KeyName, KeyPage, Office, Ruling},
+};
 
 /// Hex digits of an id that people are shown in a list; any unique beginning is enough to ask.
 const SHOWN_DIGITS: usize = 16;

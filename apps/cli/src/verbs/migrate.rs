@@ -1,11 +1,11 @@
 //! `hapax migrate`: the schema of the database.
 
 use clap::{Args, Subcommand};
-use hapax_pay::operator::{self, SchemaLine};
 use serde::Serialize;
 
 use super::{place::Place, sheet::Sheet};
 use crate::end::End;
+use hapax_pay::operator::{self, SchemaLine};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {

@@ -1,7 +1,6 @@
 //! `hapax outbox`: what has not arrived, what was given up, and sending it again.
 
 use clap::{Args, Subcommand};
-use hapax_pay::operator::{LetterDetail, LetterLine, LetterPage, Office, Replayed, Which};
 use serde::Serialize;
 
 use super::{
@@ -10,6 +9,7 @@ use super::{
     sheet::{Sheet, printable},
 };
 use crate::{end::End, output};
+use hapax_pay::operator::{LetterDetail, LetterLine, LetterPage, Office, Replayed, Which};
 
 /// Messages that are looked at together.
 const PAGE_ROWS: u16 = 500;

@@ -3,13 +3,13 @@
 use std::io;
 
 use clap::{Args, Subcommand};
-use hapax_pay::operator::{
-    PaymentCheck, PaymentDetail, PaymentLine, PaymentPage, RefundLine, Said, TransitionLine,
-};
 use tracing_subscriber::EnvFilter;
 
 use super::{place::Place, sheet::Sheet};
 use crate::{end::End, output};
+use hapax_pay::operator::{
+    PaymentCheck, PaymentDetail, PaymentLine, PaymentPage, RefundLine, Said, TransitionLine,
+};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {

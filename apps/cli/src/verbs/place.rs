@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use hapax_pay::{config::Config, operator::Office};
 use serde::Serialize;
 
 use crate::{end::End, output};
+use hapax_pay::{config::Config, operator::Office};
 
 /// The flags of every verb.
 #[derive(clap::Args)]

@@ -3,11 +3,11 @@
 use std::io;
 
 use clap::{Args, Subcommand};
-use hapax_pay::operator::{TokenCheck, TokenIssue, TokenUse};
 use serde::Serialize;
 
 use super::{place::Place, sheet::Sheet};
 use crate::end::End;
+use hapax_pay::operator::{TokenCheck, TokenIssue, TokenUse};
 
 /// Longest line that can hold a token.
 const LINE_BYTES_MAX: u64 = 4096;

@@ -1,9 +1,8 @@
 //! `hapax verify`: recounts effects against records.
 
-use hapax_pay::operator::{Broken, Verified};
-
 use super::{place::Place, sheet::printable};
 use crate::end::End;
+use hapax_pay::operator::{Broken, Verified};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: hapax verify --json\n\

@@ -7,12 +7,12 @@ use std::{
     process::{Child, Stdio},
 };
 
-use hapax_sim::{Account, Config, bind};
 use serde_json::{Value, json};
 use sqlx::Connection;
 use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::stage::{Said, Stage};
+use hapax_sim::{Account, Config, bind};
 
 /// A set-up as `hapax init --dev` makes it, with its channel on a free port.
 struct Shop {

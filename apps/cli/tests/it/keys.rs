@@ -185,7 +185,8 @@ async fn a_key_is_found_by_what_its_caller_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_can_be_cut_as_long_as_it_is_unique() {
     let stage = Stage::open().await;
-    for digits in ["2690", "269050E8", &RUNNING[..63], RUNNING] {
+    let almost: String = RUNNING.chars().take(63).collect();
+    for digits in ["2690", "269050E8", &almost, RUNNING] {
         assert_eq!(key(&stage, digits)["id"], RUNNING, "{digits}");
     }
     // Ids are digests: this order was searched for, so that two begin alike.

@@ -1,5 +1,10 @@
 //! The operator's verbs: the real executable on a real database.
-#![expect(missing_docs, reason = "tests")]
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "in a helper of a test, too, a broken expectation is a failed test"
+)]
 
 mod answers;
 mod bad_input;

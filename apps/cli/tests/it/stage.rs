@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -87,10 +87,6 @@ impl Stage {
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.home.path().join(file)
-    }
-
-    pub(crate) fn home(&self) -> &Path {
-        self.home.path()
     }
 
     /// The executable in the shop's directory, as an operator's shell would start it.

@@ -80,8 +80,8 @@ impl CreatePayment {
         let amount = Amount::parse(&self.amount, currency).map_err(|why| why.to_string())?;
         let subject = Subject::parse(&self.subject).map_err(|why| why.to_string())?;
         let channel = self.channel.as_deref().unwrap_or("alipay");
-        let channel = ChannelKind::parse(channel)
-            .map_err(|_| "`channel` must be \"alipay\"".to_owned())?;
+        let channel =
+            ChannelKind::parse(channel).map_err(|_| "`channel` must be \"alipay\"".to_owned())?;
         let way = way_of(self.way.as_deref().unwrap_or("code"));
         let way = way.ok_or("`way` must be \"code\" or \"page\"".to_owned())?;
         let benefits = benefits(&self.benefits)?;

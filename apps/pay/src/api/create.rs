@@ -8,9 +8,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use hapax::http::{Ended, Idempotent, Problem};
-use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
-use serde_json::json;
+use http::StatusCode;
 
 use super::{
     App,
@@ -26,14 +24,19 @@ use crate::{
     ledger::create::Wanted,
     merchant::Merchant,
 };
+use hapax::http::{Ended, Idempotent, Problem};
 
 /// Creates a payment, or answers the one that the order has.
 #[utoipa::path(
     post, path = "/v1/payments", tag = "payments", request_body = CreatePayment,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A key of the caller's own; or send Idempotent-Token")),
+    params(
+        ("Idempotency-Key" = Option<String>, Header,
+            description = "A key of the caller's own; or send Idempotent-Token"),
+    ),
     responses(
         (status = 201, description = "Ready to be paid", body = PaymentView),
-        (status = 200, description = "Another key: the order's open or paid attempt", body = PaymentView),
+        (status = 200, description = "Another key: the order's open or paid attempt",
+            body = PaymentView),
         (status = 202, description = "Not decided yet; ask at Location"),
         (status = 409, description = "order_conflict, token_expired, in_progress"),
         (status = 422, description = "key_reused, channel_refused"),
@@ -61,6 +64,10 @@ pub(super) async fn create(
     let wanted = wanted(&me, creation);
     match app.desk.create(wanted, expires_in, &turn).await {
         Ok(Created::Unfit(why)) => refuse(&turn, problem::body_invalid(why.to_string())),
+        // Not decided: nothing is stored, and whoever comes next goes on.
+        Ok(Created::Processing { retry_after }) => {
+            (Ended::Unknown, turn.still_at_work(retry_after)).into_response()
+        }
         Ok(created) => answer(&app.desk, created).await,
         Err(error) => (Ended::Unknown, problem::failed(&error)).into_response(),
     }
@@ -121,18 +128,8 @@ pub(crate) async fn answer(desk: &Desk, created: Created) -> Response {
         Created::Unfit(why) => {
             (Ended::NoEffect, problem::body_invalid(why.to_string())).into_response()
         }
-        Created::Processing { retry_after } => processing(retry_after),
+        Created::Processing { .. } => (StatusCode::ACCEPTED, Ended::Unknown, ()).into_response(),
     }
-}
-
-/// Not decided: nothing is stored, and whoever comes next goes on.
-fn processing(retry_after: Duration) -> Response {
-    let seconds = std::cmp::max(retry_after.as_secs(), 1);
-    let mut response =
-        (StatusCode::ACCEPTED, Ended::Unknown, Json(json!({"status": "processing"})))
-            .into_response();
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    response
 }
 
 /// A payment with its order and benefits, read as it stands.

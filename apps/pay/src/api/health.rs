@@ -66,7 +66,9 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
         metrics::gauge!("hapax_outbox_oldest_seconds").set(depth.oldest.as_secs_f64());
     }
     match &app.health.metrics {
-        Some(handle) => ([(CONTENT_TYPE, "text/plain; version=0.0.4")], handle.render()).into_response(),
+        Some(handle) => {
+            ([(CONTENT_TYPE, "text/plain; version=0.0.4")], handle.render()).into_response()
+        }
         None => StatusCode::NOT_FOUND.into_response(),
     }
 }

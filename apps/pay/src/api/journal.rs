@@ -5,13 +5,13 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+
+use super::{App, who::Me};
+use crate::{db::requests, flow::Desk, merchant::PRINCIPAL};
 use hapax::{
     Principal, RequestKey, Tenant,
     http::header::{IDEMPOTENCY_KEY, REPLAYED},
 };
-
-use super::{App, who::Me};
-use crate::{db::requests, flow::Desk, merchant::PRINCIPAL};
 
 /// Answers first, notes then.
 pub(super) async fn note(

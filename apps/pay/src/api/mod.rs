@@ -22,13 +22,13 @@ use axum::{
     Router, middleware,
     routing::{get, post},
 };
-use hapax::http::{IdempotencyLayer, InFlight, STATUS_PATH, StatusRoutes};
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer};
 
 pub(crate) use self::{create::answer as create_answer, health::Health};
 use crate::{flow::Desk, merchant::NOTIFY_PATH};
+use hapax::http::{IdempotencyLayer, InFlight, STATUS_PATH, StatusRoutes};
 
-/// Largest body of any request, in bytes; the guarded route has its own bound below this.
+/// Largest body of any request, in bytes; the guarded route counts by itself, to the same bound.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// What handlers share.
@@ -53,8 +53,7 @@ pub(crate) fn router(app: App) -> Router {
         .layer(create_layer(&app.desk))
         .layer(middleware::from_fn_with_state(app.clone(), journal::note))
         .layer(middleware::from_fn_with_state(app.clone(), token::into_key));
-    let tenants = Router::new()
-        .merge(create)
+    let rest = Router::new()
         .route("/v1/payments/{payment_no}", get(payments::payment))
         .route("/v1/payments/{payment_no}/close", post(payments::close))
         .route("/v1/payments/{payment_no}/refunds", post(refunds::create))
@@ -62,15 +61,20 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/orders/{order_id}", get(payments::order))
         .route("/v1/tokens", post(token::issue))
         .merge(StatusRoutes::new(app.desk.hapax.clone(), who::caller).router())
+        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX));
+    let tenants = create
+        .merge(rest)
         .layer(middleware::from_fn_with_state(app.clone(), who::authenticate));
-    Router::new()
-        .merge(tenants)
+    let everybody = Router::new()
         .route(NOTIFY_PATH, post(notify::alipay))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/openapi.json", get(openapi::document))
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
+        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX));
+    tenants
+        .merge(everybody)
         .layer(CatchPanicLayer::new())
+        .layer(middleware::map_response(problem::shaped))
         .with_state(app)
 }

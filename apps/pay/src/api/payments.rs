@@ -7,7 +7,6 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
 };
-use hapax::http::Problem;
 use http::StatusCode;
 
 use super::{
@@ -19,13 +18,17 @@ use super::{
     who::Me,
 };
 use crate::{
-    db::{benefits, orders, payments::{self, Payment}},
+    db::{
+        benefits, orders,
+        payments::{self, Payment},
+    },
     error::Error,
     flow::{Desk, on},
     merchant::Merchant,
     order::OrderId,
     payment::Status,
 };
+use hapax::http::Problem;
 
 /// One payment.
 #[utoipa::path(
@@ -47,11 +50,7 @@ pub(super) async fn payment(
 }
 
 /// The caller's payment of this number.
-pub(super) async fn mine(
-    desk: &Desk,
-    me: &Merchant,
-    no: &str,
-) -> Result<Option<Payment>, Error> {
+pub(super) async fn mine(desk: &Desk, me: &Merchant, no: &str) -> Result<Option<Payment>, Error> {
     let Some(no) = payment_no(no) else { return Ok(None) };
     let mut reader = desk.reader().await?;
     let payment = payments::find(on(&mut reader), &no).await?;
@@ -105,7 +104,8 @@ async fn find_order(
     post, path = "/v1/payments/{payment_no}/close", tag = "payments",
     params(("payment_no" = String, Path)),
     responses(
-        (status = 200, description = "Closed; or paid, if the buyer was faster", body = PaymentView),
+        (status = 200, description = "Closed; or paid, if the buyer was faster",
+            body = PaymentView),
         (status = 202, description = "The channel has not confirmed yet", body = PaymentView),
         (status = 404, description = "not_found"), (status = 409, description = "not_closable"),
     ),

@@ -8,7 +8,6 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
 };
-use hapax::http::Problem;
 use http::StatusCode;
 
 use super::{
@@ -21,12 +20,16 @@ use super::{
 };
 use crate::{
     channel::RefundNo,
-    db::{payments::Payment, refunds::{self, NewRefund, Refund}},
+    db::{
+        payments::Payment,
+        refunds::{self, NewRefund, Refund},
+    },
     error::Error,
     flow::on,
     ledger::refunds::Requested,
     refund::{Origin, Status},
 };
+use hapax::http::Problem;
 
 /// Gives money back.
 #[utoipa::path(

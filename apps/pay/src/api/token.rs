@@ -10,11 +10,6 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use hapax::{
-    Principal, Tenant,
-    http::{Code, Problem, header::{IDEMPOTENCY_KEY, IDEMPOTENT_TOKEN}},
-    token::{Binding, Issue, Refused},
-};
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
@@ -33,6 +28,14 @@ use crate::{
     merchant::PRINCIPAL,
     order::OrderId,
     utc::rfc3339,
+};
+use hapax::{
+    Principal, Tenant,
+    http::{
+        Code, Problem,
+        header::{IDEMPOTENCY_KEY, IDEMPOTENT_TOKEN},
+    },
+    token::{Binding, Issue, Refused},
 };
 
 /// Issues a token for a page that will create a payment.
@@ -72,11 +75,7 @@ pub(super) async fn issue(
     }
 }
 
-async fn hand_out(
-    desk: &Desk,
-    order_id: &OrderId,
-    binding: &Binding,
-) -> Result<Response, Error> {
+async fn hand_out(desk: &Desk, order_id: &OrderId, binding: &Binding) -> Result<Response, Error> {
     let wait = desk.config.periods.wait.0;
     Ok(match flow::token::issue(&desk.sql, &desk.tokens, binding, order_id, wait).await? {
         Issue::Token { token, expires_at } => {
@@ -85,7 +84,7 @@ async fn hand_out(
         }
         Issue::Unfinished { retry_after } => {
             let problem = Problem::of(&OPERATION_IN_PROGRESS).retry_after(retry_after);
-            match HeaderValue::try_from(format!("/v1/orders/{}", order_id.as_str())) {
+            match HeaderValue::try_from(place(order_id)) {
                 Ok(place) => problem.location(place).into_response(),
                 Err(_) => problem.into_response(),
             }
@@ -94,6 +93,12 @@ async fn hand_out(
             Problem::of(&TOO_MANY_TOKENS).retry_after(retry_after).into_response()
         }
     })
+}
+
+/// Where an order is. Its number may hold characters that mean something in a path.
+fn place(order_id: &OrderId) -> String {
+    let segment: String = form_urlencoded::byte_serialize(order_id.as_str().as_bytes()).collect();
+    format!("/v1/orders/{segment}")
 }
 
 /// The members of a request that a token is bound to.

@@ -4,11 +4,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    utc::rfc3339,
     benefit::Code,
     channel::PayData,
     db::{benefits::Benefit, orders::Order, payments::Payment, refunds::Refund},
     order::{self, way_word},
+    utc::rfc3339,
 };
 
 /// A payment attempt.
@@ -137,7 +137,8 @@ fn benefit_views(order: &Order, benefits: &[Benefit]) -> Vec<BenefitView> {
         let found = benefits.iter().find(|benefit| benefit.code == *code);
         found.map_or("none", |benefit| benefit.status.public())
     };
-    let view = |code: &Code| BenefitView { benefit: code.as_str().to_owned(), status: status(code) };
+    let view =
+        |code: &Code| BenefitView { benefit: code.as_str().to_owned(), status: status(code) };
     order.content.benefits.iter().map(view).collect()
 }
 

@@ -7,14 +7,14 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use hapax::{
-    Actor, Principal,
-    http::{Caller, Code, Problem, Refusal},
-};
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 
 use super::App;
 use crate::merchant::{Merchant, PRINCIPAL};
+use hapax::{
+    Actor, Principal,
+    http::{Caller, Code, Problem, Refusal},
+};
 
 /// Lets callers with a valid API key pass and names them for everybody behind.
 pub(super) async fn authenticate(

@@ -22,6 +22,9 @@ pub use self::{
 /// What goes before the names of environment variables, as in `HAPAX__LISTEN`.
 pub const ENV_PREFIX: &str = "HAPAX";
 
+/// Longest name of a tenant: with the longest order number and benefit it still fits a journal.
+const TENANT_BYTES_MAX: usize = 64;
+
 /// Everything that the payment service needs to know at start-up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -227,6 +230,15 @@ impl Config {
             return Err(Unusable::new(format!("the tenant {name:?} occurs twice in `tenants`")));
         }
         for tenant in &self.tenants {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+            let name = &tenant.name;
+            // It is a part of keys and of entities in journals, between slashes.
+            if !(1..=TENANT_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_plain) {
+                return Err(Unusable::new(format!(
+                    "the tenant {name:?} must be named with 1 to {TENANT_BYTES_MAX} letters, \
+                     digits, dots, dashes or underscores"
+                )));
+            }
             if tenant.notice_url.is_some() && tenant.notice_secret_file.is_none() {
                 return Err(Unusable::new(format!(
                     "the tenant {:?} has a `notice_url` and no `notice_secret_file`",
@@ -282,6 +294,8 @@ api_key_file = "shop.key"
             ("sqlite:pay.db", "sqlite::memory:", "database"),
             ("name = \"shop\"", "name = \"shop\"\nnotice_url = \"http://x\"", "notice_secret_file"),
             ("127.0.0.1:0", "localhost", "listen"),
+            ("name = \"shop\"", "name = \"a/b\"", "a/b"),
+            ("name = \"shop\"", &format!("name = \"{}\"", "x".repeat(65)), "64"),
         ] {
             let error = read(&GOOD.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

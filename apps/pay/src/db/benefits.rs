@@ -1,6 +1,5 @@
 //! Benefits and the ledger of what was really given.
 
-use hapax::{Tenant, Timestamp};
 use sqlx::sqlite::SqliteRow;
 
 use super::{Conn, is_one, orders::Round, read, read_count, sql};
@@ -10,6 +9,7 @@ use crate::{
     error::Error,
     order::OrderId,
 };
+use hapax::{Tenant, Timestamp};
 
 /// One benefit of one round of an order.
 #[derive(Clone, Debug)]

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use hapax::{Tenant, Timestamp, sql::SqliteStore};
 use sqlx::AssertSqlSafe;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -25,6 +24,7 @@ use crate::{
     order::{ChannelKind, Content, OrderId},
     payment::Status,
 };
+use hapax::{Tenant, Timestamp, sql::SqliteStore};
 
 const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
 
@@ -191,7 +191,8 @@ async fn compare_and_set_alone_keeps_a_payment_from_being_paid_twice() {
     assert_eq!(shelf.broken(GRANTED_ONCE).await, [""; 0]);
 
     let shelf = Shelf::open().await;
-    let blind = mutant(sql::MOVE_PAYMENT, "AND status = ?2 AND version = ?3", "AND ?2 <> '' AND ?3");
+    let blind =
+        mutant(sql::MOVE_PAYMENT, "AND status = ?2 AND version = ?3", "AND ?2 <> '' AND ?3");
     assert_eq!(twenty_callbacks_grant(&shelf, blind).await, 20, "everybody believes to be first");
     assert_eq!(shelf.broken(GRANTED_ONCE).await, ["shop/1001/1 vip"]);
 }
@@ -200,10 +201,8 @@ async fn compare_and_set_alone_keeps_a_payment_from_being_paid_twice() {
 #[tokio::test]
 async fn paid_by_alone_keeps_an_order_from_being_paid_by_two() {
     let shelf = Shelf::open().await;
-    let statements = [
-        (sql::PAY_ORDER, 1),
-        (mutant(sql::PAY_ORDER, "AND paid_by IS NULL", "AND true"), 2),
-    ];
+    let statements =
+        [(sql::PAY_ORDER, 1), (mutant(sql::PAY_ORDER, "AND paid_by IS NULL", "AND true"), 2)];
     for (statement, winners) in statements {
         shelf.run("DELETE FROM pay_payments; DELETE FROM pay_orders").await;
         shelf.open_attempt(0).await;
@@ -252,11 +251,8 @@ async fn the_reserve_alone_keeps_refunds_within_the_payment() {
     assert_eq!(fifty_reserves(&shelf, sql::RESERVE).await, (33, 9900));
 
     // Without the condition, the constraint of the table is the last line.
-    let careless = mutant(
-        sql::RESERVE,
-        "AND reserved + max(refunded, given_back) + ?2 <= amount",
-        "AND true",
-    );
+    let careless =
+        mutant(sql::RESERVE, "AND reserved + max(refunded, given_back) + ?2 <= amount", "AND true");
     let shelf = Shelf::open().await;
     assert_eq!(fifty_reserves(&shelf, careless).await, (33, 9900));
 

@@ -2,18 +2,17 @@
 //! [`ledger`](crate::ledger).
 
 pub(crate) mod benefits;
+pub(crate) mod checks;
+#[cfg(test)]
+mod guards;
 pub(crate) mod notices;
 pub(crate) mod orders;
 pub(crate) mod payments;
 pub(crate) mod refunds;
 pub(crate) mod requests;
 pub(crate) mod runs;
-pub(crate) mod checks;
-#[cfg(test)]
-mod guards;
 mod sql;
 
-use hapax::Timestamp;
 use sqlx::{
     Row, SqlSafeStr,
     migrate::{Migration, MigrationType, Migrator},
@@ -25,6 +24,7 @@ use crate::{
     error::Error,
     money::{Amount, Currency, Sum},
 };
+use hapax::Timestamp;
 
 /// Where it is written which scripts were run.
 const MIGRATIONS_TABLE: &str = "_pay_migrations";

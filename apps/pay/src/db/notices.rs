@@ -1,9 +1,8 @@
 //! Notices of the channel, in the bytes that were received.
 
-use hapax::{Tenant, Timestamp};
-
 use super::{Conn, is_one, read, sql};
 use crate::{error::Error, stored::stored_word};
+use hapax::{Tenant, Timestamp};
 
 /// What is known about a notice. That the row exists says nothing: only `Settled` is an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,10 +75,7 @@ pub(crate) async fn judge(
 }
 
 /// The bytes of notices that came before the payment that they name.
-pub(crate) async fn waiting_for(
-    conn: &mut Conn,
-    payment_no: &str,
-) -> Result<Vec<Vec<u8>>, Error> {
+pub(crate) async fn waiting_for(conn: &mut Conn, payment_no: &str) -> Result<Vec<Vec<u8>>, Error> {
     let rows = sqlx::query(sql::OPEN_NOTICES_OF_PAYMENT).bind(payment_no).fetch_all(conn).await?;
     rows.iter().map(|row| read(row, "body")).collect()
 }

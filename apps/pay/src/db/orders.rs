@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use hapax::{Tenant, Timestamp};
 use sqlx::sqlite::SqliteRow;
 
 use super::{Conn, is_one, read, read_amount, read_count, read_currency, sql};
@@ -12,6 +11,7 @@ use crate::{
     error::Error,
     order::{Content, OrderId, Status},
 };
+use hapax::{Tenant, Timestamp};
 
 /// One purchase: a round of an order.
 #[derive(Clone, Debug)]
@@ -40,10 +40,7 @@ impl Order {
                 benefits: benefits.ok_or_else(|| Error::corrupt("a benefit code"))?,
             },
             status: Status::parse(read(row, "status")?).map_err(Error::corrupt)?,
-            paid_by: paid_by
-                .map(|no| PaymentNo::parse(&no))
-                .transpose()
-                .map_err(Error::corrupt)?,
+            paid_by: paid_by.map(|no| PaymentNo::parse(&no)).transpose().map_err(Error::corrupt)?,
         })
     }
 }
@@ -68,10 +65,8 @@ pub(crate) async fn newest(
 
 /// One round of an order.
 pub(crate) async fn find(conn: &mut Conn, at: Round<'_>) -> Result<Option<Order>, Error> {
-    let query = sqlx::query(sql::ORDER)
-        .bind(at.tenant.as_str())
-        .bind(at.order_id.as_str())
-        .bind(at.round);
+    let query =
+        sqlx::query(sql::ORDER).bind(at.tenant.as_str()).bind(at.order_id.as_str()).bind(at.round);
     query.fetch_optional(conn).await?.as_ref().map(Order::read).transpose()
 }
 

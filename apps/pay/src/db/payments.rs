@@ -1,6 +1,5 @@
 //! Payments: one row an attempt.
 
-use hapax::{Tenant, Timestamp};
 use serde::{Deserialize, Serialize};
 use sqlx::sqlite::SqliteRow;
 
@@ -15,6 +14,7 @@ use crate::{
     order::{ChannelKind, OrderId, way_of, way_word},
     payment::Status,
 };
+use hapax::{Tenant, Timestamp};
 
 /// One attempt to pay for one round of an order.
 #[derive(Clone, Debug)]

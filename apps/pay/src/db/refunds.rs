@@ -1,6 +1,5 @@
 //! Refunds: one row a refund number.
 
-use hapax::{Tenant, Timestamp};
 use sqlx::sqlite::SqliteRow;
 
 use super::{
@@ -12,6 +11,7 @@ use crate::{
     money::{Amount, Currency},
     refund::{Origin, Status},
 };
+use hapax::{Tenant, Timestamp};
 
 /// One refund.
 #[derive(Clone, Debug)]

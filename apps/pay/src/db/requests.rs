@@ -1,10 +1,10 @@
 //! The journal of requests, repeats included.
 
-use hapax::Timestamp;
 use serde::Serialize;
 
 use super::{Conn, sql};
 use crate::error::Error;
+use hapax::Timestamp;
 
 /// One request, as it was answered.
 #[derive(Clone, Debug, Serialize)]

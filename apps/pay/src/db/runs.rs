@@ -1,9 +1,8 @@
 //! Starts and stops of the service.
 
-use hapax::Timestamp;
-
 use super::{Conn, read, sql};
 use crate::error::Error;
+use hapax::Timestamp;
 
 /// Writes a start down and gives its number.
 pub(crate) async fn start(conn: &mut Conn, now: Timestamp) -> Result<i64, Error> {

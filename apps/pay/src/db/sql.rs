@@ -25,7 +25,8 @@ WHERE tenant = ?1 AND order_id = ?2 AND round = ?3";
 pub(super) const NEXT_ATTEMPT: &str = "\
 -- next_attempt
 UPDATE pay_orders
-SET attempts = attempts + 1, status = 'pending', fulfillable = 1, version = version + 1, updated_at = ?4
+SET attempts = attempts + 1, status = 'pending', fulfillable = 1, version = version + 1,
+    updated_at = ?4
 WHERE tenant = ?1 AND order_id = ?2 AND round = ?3 AND status <> 'paid'
 RETURNING attempts";
 

@@ -7,8 +7,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hapax::Timestamp;
-
 use super::Desk;
 use crate::{
     channel::{Call, Meaning, PaymentNo, Trade, TradeSeen, TradeStatus},
@@ -21,6 +19,7 @@ use crate::{
     money::Sum,
     payment::Status,
 };
+use hapax::Timestamp;
 
 /// When to ask about a payment again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +101,8 @@ impl Desk {
                 return Ok(STEP);
             }
             Call::Unknown(cause) => {
-                tracing::info!(payment = %payment.payment_no, error = %cause, "a close is not confirmed");
+                let payment = &payment.payment_no;
+                tracing::info!(%payment, error = %cause, "a close is not confirmed");
                 return Ok(STEP);
             }
             Call::Refused(refusal) => refusal,
@@ -155,9 +155,9 @@ impl Desk {
         Ok(())
     }
 
-    /// When to ask next, given how often it was asked.
+    /// When to ask next, given how often it was asked before this time.
     pub(crate) fn next_check(&self, next: Next, checks: u32, now: Timestamp) -> Option<Timestamp> {
-        let step = now.plus(self.config.periods.check_after(checks));
+        let step = now.plus(self.config.periods.check_after(checks.saturating_add(1)));
         match next {
             Next::Never => None,
             Next::Now => Some(now),
@@ -197,7 +197,8 @@ pub(crate) async fn ask_channel(desk: &Arc<Desk>, payment: &Payment) -> Result<A
             Ok(Asked::Unknown)
         }
         Call::Unknown(cause) => {
-            tracing::info!(payment = %payment.payment_no, error = %cause, "the channel did not tell");
+            let payment = &payment.payment_no;
+            tracing::info!(%payment, error = %cause, "the channel did not tell");
             Ok(Asked::Unknown)
         }
     }

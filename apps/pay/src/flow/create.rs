@@ -6,14 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use hapax::{
-    Timestamp, Work,
-    lock::{LockName, Once},
-};
 
 use super::{Desk, check, notify, on};
 use crate::{
-    channel::{Call, Cause, Frozen, Meaning, PaymentNo, Purchase, Unfit},
+    channel::{Call, Cause, Frozen, Meaning, PaymentNo, Purchase, Refusal, Unfit},
     db::{
         moment, orders,
         payments::{self, Payment},
@@ -23,6 +19,10 @@ use crate::{
     number,
     order::Conflict,
     payment::Status,
+};
+use hapax::{
+    Timestamp, Work,
+    lock::{LockName, Once},
 };
 
 /// Times that the channel is asked within one request before the sweep goes on with it.
@@ -65,7 +65,7 @@ impl Desk {
     ) -> Result<Created, Error> {
         let name = LockName::of(&wanted.tenant, "order", wanted.order_id.as_str());
         let wait = self.config.periods.wait.0;
-        let look = async || self.find_ready(&wanted).await;
+        let look = async || self.find_ready(&wanted, work).await;
         let drive = async |_| self.open_and_prepare(&wanted, expires_in, work).await;
         match self.turnstile.once(name, wait, look, drive).await? {
             Once::Worked(created) | Once::Found(created) => Ok(created),
@@ -74,7 +74,8 @@ impl Desk {
     }
 
     /// What can be answered without any work.
-    async fn find_ready(&self, wanted: &Wanted) -> Result<Option<Created>, Error> {
+    async fn find_ready(&self, wanted: &Wanted, work: &Work) -> Result<Option<Created>, Error> {
+        let own = work.point().as_ref().map(read_point).transpose()?;
         let mut reader = self.reader().await?;
         let newest = orders::newest(on(&mut reader), &wanted.tenant, &wanted.order_id).await?;
         let Some(order) = newest else { return Ok(None) };
@@ -86,7 +87,8 @@ impl Desk {
             Some(Opened::Paid(payment) | Opened::Open(payment) | Opened::Fresh(payment))
                 if payment.pay_data.is_some() =>
             {
-                Ok(Some(Created::Ready { payment, is_fresh: false }))
+                let is_fresh = own.as_ref() == Some(&payment.payment_no);
+                Ok(Some(Created::Ready { payment, is_fresh }))
             }
             _ => Ok(None),
         }
@@ -103,7 +105,10 @@ impl Desk {
             Ok(draft) => draft,
             Err(why) => return Ok(Created::Unfit(why)),
         };
-        let (rules, asked, point) = (self.rules(), wanted.clone(), draft.clone());
+        // An earlier try of this very request may have opened it.
+        let own = draft.payment_no.clone();
+        let is_own = |payment: &Payment| payment.payment_no == own;
+        let (rules, asked, point) = (self.rules(), wanted.clone(), draft);
         let opened = self
             .sql
             .write("payment.open", async move |mut tx| {
@@ -116,13 +121,14 @@ impl Desk {
                 self.prepare(*payment, true).await
             }
             Opened::Open(payment) if payment.status == Status::Created => {
-                self.prepare(*payment, false).await
+                let is_fresh = is_own(&payment);
+                self.prepare(*payment, is_fresh).await
             }
-            Opened::Open(payment) if payment.status == Status::Closing => {
-                Ok(Created::Processing { retry_after: self.config.periods.wait.0 })
-            }
+            Opened::Open(payment) if payment.status == Status::Closing => Ok(self.processing()),
+            Opened::Taken => Ok(self.processing()),
             Opened::Open(payment) | Opened::Paid(payment) => {
-                Ok(Created::Ready { payment, is_fresh: false })
+                let is_fresh = is_own(&payment);
+                Ok(Created::Ready { payment, is_fresh })
             }
             Opened::Conflict(conflicts) => Ok(Created::Conflict(conflicts)),
         }
@@ -180,22 +186,28 @@ impl Desk {
                         .await?;
                     return Ok(self.told(kept, is_fresh));
                 }
+                // Turned away at the door, perhaps because the signed time has aged: the same
+                // content is signed anew.
+                Call::Refused(refusal)
+                    if refusal.meaning == Meaning::Misconfigured && attempt < PREPARE_TRIES =>
+                {
+                    frozen = self.freeze_again(&payment).await?;
+                }
+                Call::Unknown(Cause::TurnedAway(_) | Cause::Unsigned(_)) => {
+                    frozen = self.freeze_again(&payment).await?;
+                }
                 Call::Refused(refusal) => {
-                    return self.refused(payment, refusal.meaning, &refusal.said.to_string()).await;
+                    return self.refused(payment, is_fresh, &refusal).await;
                 }
                 Call::Unknown(cause) => {
                     tracing::info!(payment = %no, error = %cause, "the channel did not confirm");
-                    if let Cause::TurnedAway(_) = cause {
-                        // The signed time has aged: the same content is signed anew.
-                        frozen = self.freeze_again(&payment).await?;
-                    }
                 }
             }
             if attempt < PREPARE_TRIES {
                 self.pause(PREPARE_PAUSE).await;
             }
         }
-        Ok(Created::Processing { retry_after: self.config.periods.wait.0 })
+        Ok(self.processing())
     }
 
     async fn freeze_again(&self, payment: &Payment) -> Result<Frozen, Error> {
@@ -217,51 +229,52 @@ impl Desk {
     pub(crate) async fn drive(self: &Arc<Self>, payment: Payment) -> Result<Created, Error> {
         match payment.status {
             Status::Created => self.prepare(payment, true).await,
-            Status::Waiting
-            | Status::Closing
-            | Status::Closed
-            | Status::Paid
-            | Status::Failed => Ok(self.told(Some(payment), true)),
+            Status::Waiting | Status::Closing | Status::Closed | Status::Paid | Status::Failed => {
+                Ok(self.told(Some(payment), true))
+            }
         }
     }
 
     async fn refused(
         self: &Arc<Self>,
         payment: Payment,
-        meaning: Meaning,
-        said: &str,
+        is_fresh: bool,
+        refusal: &Refusal,
     ) -> Result<Created, Error> {
+        let said = refusal.said.to_string();
         tracing::warn!(payment = %payment.payment_no, said, "the channel refused a payment");
-        match meaning {
+        match refusal.meaning {
             Meaning::Final | Meaning::Conflict | Meaning::AlreadyClosed => {
-                let (no, why, now) =
-                    (payment.payment_no.clone(), said.to_owned(), self.now().await?);
+                let (no, now) = (payment.payment_no.clone(), self.now().await?);
                 let kept = self
                     .sql
                     .write("payment.refused", async move |mut tx| {
-                        create::refused(&mut tx, &no, &why, now).await
+                        create::refused(&mut tx, &no, &said, now).await
                     })
                     .await?;
-                Ok(self.told(kept, false))
+                Ok(self.told(kept, is_fresh))
             }
             Meaning::AlreadyPaid | Meaning::Ask => {
                 let no = payment.payment_no.clone();
                 check::ask_channel(self, &payment).await?;
                 let mut reader = self.reader().await?;
-                Ok(self.told(payments::find(on(&mut reader), &no).await?, false))
+                Ok(self.told(payments::find(on(&mut reader), &no).await?, is_fresh))
             }
             // Nothing is wrong with the request: the sweep sends the same bytes again.
-            _ => Ok(Created::Processing { retry_after: self.config.periods.wait.0 }),
+            _ => Ok(self.processing()),
         }
+    }
+
+    fn processing(&self) -> Created {
+        Created::Processing { retry_after: self.config.periods.wait.0 }
     }
 
     /// What the state of an attempt says to whoever asked for it.
     fn told(&self, payment: Option<Payment>, is_fresh: bool) -> Created {
-        let processing = Created::Processing { retry_after: self.config.periods.wait.0 };
-        let Some(payment) = payment.map(Box::new) else { return processing };
+        let Some(payment) = payment.map(Box::new) else { return self.processing() };
         match payment.status {
             Status::Failed => Created::Refused(payment),
-            Status::Created => processing,
+            Status::Created => self.processing(),
             Status::Waiting | Status::Closing | Status::Closed | Status::Paid => {
                 Created::Ready { payment, is_fresh }
             }

@@ -12,7 +12,6 @@ pub(crate) mod token;
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::select;
-use hapax::{Hapax, Operation, Tenant, Timestamp, lock::Turnstile, token::Tokens};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,6 +24,7 @@ use crate::{
     order::ChannelKind,
     work::Requests,
 };
+use hapax::{Hapax, Operation, Tenant, Timestamp, lock::Turnstile, token::Tokens};
 
 /// What every request and every worker of the service shares.
 pub(crate) struct Desk {

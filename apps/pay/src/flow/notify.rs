@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use hapax::Tenant;
-
 use super::{Desk, on};
 use crate::{
     channel::{PaymentNo, Received, Refused, Untrusted},
@@ -13,6 +11,7 @@ use crate::{
     merchant::Merchant,
     order::ChannelKind,
 };
+use hapax::Tenant;
 
 /// What a callback came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,9 @@
 
 use std::sync::Arc;
 
-use hapax::Tenant;
-
 use super::{Desk, check::Next, on};
 use crate::{
-    channel::{self, Call, Cause, Frozen, Meaning, RefundNo, RefundSeen, RefundTaken},
+    channel::{self, Call, Cause, Channel, Frozen, Meaning, RefundNo, RefundSeen, RefundTaken},
     db::{
         moment,
         payments::{self, Payment},
@@ -20,8 +18,20 @@ use crate::{
     ledger::refunds::{self as books, Requested},
     refund::Status,
 };
+use hapax::Tenant;
 
 const STEP: Next = Next::Step { no_later_than: None };
+
+/// Which copy of a refund's request is sent: it decides what a refusal proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// Nothing was sent before.
+    First,
+    /// One more, after the channel said that it has none.
+    Again,
+    /// The same content once more, signed as of now.
+    SignedAnew,
+}
 
 impl Desk {
     /// Writes a merchant's refund down and asks the channel for it.
@@ -79,11 +89,12 @@ impl Desk {
         let sent = self
             .sql
             .write("refund.asked", async move |mut tx| {
-                books::asked(&mut tx, &written, &bytes, ask_again_at, now).await
+                let refund = (&written.tenant, &written.refund_no);
+                books::asked(&mut tx, refund, &bytes, ask_again_at, now).await
             })
             .await?;
         match sent {
-            Some(sent) => self.call_refund(&payment, &sent, &frozen, false).await,
+            Some(sent) => self.call_refund(&payment, &sent, &frozen, Copy::First).await,
             None => Ok(Next::Now),
         }
     }
@@ -117,11 +128,12 @@ impl Desk {
                 self.refund_done(&refund.tenant, &refund.refund_no).await
             }
             Call::Done(RefundSeen::Made { .. }) => {
-                tracing::error!(refund = %refund.refund_no, "the channel has another amount for this refund");
+                let refund = &refund.refund_no;
+                tracing::error!(%refund, "the channel has another amount for this refund");
                 Ok(STEP)
             }
             Call::Done(RefundSeen::Missing) => match &refund.frozen {
-                Some(frozen) => self.call_refund(&payment, refund, frozen, true).await,
+                Some(frozen) => self.call_refund(&payment, refund, frozen, Copy::Again).await,
                 None => Err(Error::corrupt("a sent refund without its bytes")),
             },
             Call::Refused(refusal) => {
@@ -130,7 +142,8 @@ impl Desk {
                 Ok(STEP)
             }
             Call::Unknown(cause) => {
-                tracing::info!(refund = %refund.refund_no, error = %cause, "the channel did not tell");
+                let refund = &refund.refund_no;
+                tracing::info!(%refund, error = %cause, "the channel did not tell");
                 Ok(STEP)
             }
         }
@@ -141,7 +154,7 @@ impl Desk {
         payment: &Payment,
         refund: &Refund,
         frozen: &Frozen,
-        may_sign_anew: bool,
+        copy: Copy,
     ) -> Result<Next, Error> {
         let channel = self.channel(&refund.tenant, payment.channel)?;
         match channel.refund(frozen).await {
@@ -152,32 +165,50 @@ impl Desk {
             Call::Refused(refusal) => {
                 let said = refusal.said.to_string();
                 tracing::warn!(refund = %refund.refund_no, said, "the channel refused a refund");
-                match refusal.meaning {
-                    Meaning::Final if refund.checks == 0 => {
-                        self.refund_refused(refund, &said).await
+                match (refusal.meaning, copy) {
+                    (Meaning::Final, Copy::First) => self.refund_refused(refund, &said).await,
+                    (Meaning::Final, Copy::Again | Copy::SignedAnew) => {
+                        self.refused_or_made(channel.as_ref(), refund, &said).await
                     }
-                    // An earlier copy may have arrived: only a question can tell.
                     _ => Ok(STEP),
                 }
             }
             Call::Unknown(cause) => {
-                tracing::info!(refund = %refund.refund_no, error = %cause, "a refund is not confirmed");
-                if let (Cause::TurnedAway(_), true) = (cause, may_sign_anew) {
+                let number = &refund.refund_no;
+                tracing::info!(refund = %number, error = %cause, "a refund is not confirmed");
+                if let (Cause::TurnedAway(_) | Cause::Unsigned(_), Copy::Again) = (cause, copy) {
                     // The signed time has aged: the same content is signed anew, under one number.
                     let fresh = self.freeze_refund(payment, refund).await?;
-                    return Box::pin(self.call_refund(payment, refund, &fresh, false)).await;
+                    let again = self.call_refund(payment, refund, &fresh, Copy::SignedAnew);
+                    return Box::pin(again).await;
                 }
                 Ok(STEP)
             }
         }
     }
 
+    /// A copy was refused for good, and an earlier one may have arrived meanwhile. If the channel
+    /// still has none, none will ever be taken: what refused this one refuses that one too.
+    async fn refused_or_made(
+        self: &Arc<Self>,
+        channel: &dyn Channel,
+        refund: &Refund,
+        said: &str,
+    ) -> Result<Next, Error> {
+        let now = moment(self.now().await?)?;
+        match channel.query_refund(&refund.payment_no, &refund.refund_no, now).await {
+            Call::Done(RefundSeen::Missing) => self.refund_refused(refund, said).await,
+            Call::Done(RefundSeen::Made { amount, .. }) if amount == refund.amount => {
+                self.refund_done(&refund.tenant, &refund.refund_no).await
+            }
+            Call::Done(RefundSeen::Made { .. }) | Call::Refused(_) | Call::Unknown(_) => Ok(STEP),
+        }
+    }
+
     async fn refund_done(&self, tenant: &Tenant, no: &RefundNo) -> Result<Next, Error> {
         let (tenant, no, now) = (tenant.clone(), no.clone(), self.now().await?);
         self.sql
-            .write("refund.done", async move |mut tx| {
-                books::done(&mut tx, &tenant, &no, now).await
-            })
+            .write("refund.done", async move |mut tx| books::done(&mut tx, &tenant, &no, now).await)
             .await?;
         Ok(Next::Never)
     }
@@ -186,7 +217,7 @@ impl Desk {
         let (refund, why, now) = (refund.clone(), why.to_owned(), self.now().await?);
         self.sql
             .write("refund.refused", async move |mut tx| {
-                books::refused(&mut tx, &refund, &why, now).await
+                books::refused(&mut tx, &refund.tenant, &refund.refund_no, &why, now).await
             })
             .await?;
         Ok(Next::Never)

@@ -5,18 +5,17 @@
 
 use std::time::Duration;
 
-use hapax::{
-    BusinessKey, Invalid, OperationName, Principal, Tenant,
-    store::Found,
-    token::{Binding, Issue, Session, Tokens},
-};
-
 use crate::{
     db::{Sql, payments},
     error::Error,
     order::OrderId,
     payment::Status,
     service::CREATE_OPERATION,
+};
+use hapax::{
+    BusinessKey, Invalid, OperationName, Principal, Tenant,
+    store::Found,
+    token::{Binding, Issue, Session, Tokens},
 };
 
 /// What a token that creates the payment of an order is bound to.

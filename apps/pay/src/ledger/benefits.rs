@@ -3,27 +3,23 @@
 //! Invariant: net money above zero ⇔ the benefit is live or on its way to the buyer
 //! (`a_full_refund_takes_the_benefit_back_whoever_comes_first`).
 
-use hapax::Timestamp;
-
 use super::post::{self, BenefitMessage, Errand};
 use crate::{
     benefit::{self, Code, Fact, MACHINE, Status},
     db::{
-        Tx, conn,
+        Tx,
         benefits::{self, Benefit, Effect},
+        conn,
         orders::{self, Round},
         payments::Payment,
     },
     error::{Error, Kind},
     order::OrderId,
 };
+use hapax::Timestamp;
 
 /// What the order promised becomes due, each benefit once.
-pub(super) async fn fall_due(
-    tx: &mut Tx,
-    payment: &Payment,
-    now: Timestamp,
-) -> Result<(), Error> {
+pub(super) async fn fall_due(tx: &mut Tx, payment: &Payment, now: Timestamp) -> Result<(), Error> {
     let order = orders::find(conn(tx), payment.at()).await?;
     let order = order.ok_or_else(|| Error::corrupt("a payment without its order"))?;
     for code in &order.content.benefits {
@@ -92,8 +88,7 @@ async fn advance(
         return Err(Error::new(Kind::Changed, "move a benefit"));
     }
     let Benefit { tenant, order_id, round, code, .. } = benefit;
-    let entity =
-        format!("{}/{}/{round}/{}", tenant.as_str(), order_id.as_str(), code.as_str());
+    let entity = format!("{}/{}/{round}/{}", tenant.as_str(), order_id.as_str(), code.as_str());
     post::journal(tx, &MACHINE, &entity, benefit.version, benefit.status, fact).await?;
     Ok(Some(status))
 }

@@ -1,7 +1,5 @@
 //! Closing: asked for, confirmed by the channel, and only then done.
 
-use hapax::Timestamp;
-
 use super::{Rules, apply, post};
 use crate::{
     channel::PaymentNo,
@@ -13,6 +11,7 @@ use crate::{
     error::Error,
     payment::Fact,
 };
+use hapax::Timestamp;
 
 /// Asks for an end: the slot stays taken until the channel confirms.
 pub(crate) async fn ask(

@@ -1,7 +1,5 @@
 //! Opening an order or an attempt: one slot, one live attempt, whoever asks how often.
 
-use hapax::{Tenant, Timestamp};
-
 use super::{Rules, apply};
 use crate::{
     channel::{Frozen, PayData, PaymentNo, Way},
@@ -14,6 +12,7 @@ use crate::{
     order::{self, ChannelKind, Conflict, Content, OrderId, way_word},
     payment::Fact,
 };
+use hapax::{Tenant, Timestamp};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -46,6 +45,8 @@ pub(crate) enum Opened {
     Paid(Box<Payment>),
     /// The order has other content.
     Conflict(Vec<Conflict>),
+    /// An attempt of an earlier round is being closed and holds the slot until then.
+    Taken,
 }
 
 /// Finds the attempt for an order, or writes `draft` down as its next one.
@@ -63,6 +64,10 @@ pub(crate) async fn open(
     let round = match &newest {
         None => 1,
         Some(order) if order.status == order::Status::Paid && wanted.is_repurchase => {
+            let (tenant, order_id) = (&wanted.tenant, &wanted.order_id);
+            if payments::live(conn(tx), tenant, order_id).await?.is_some() {
+                return Ok(Opened::Taken);
+            }
             order.round + 1
         }
         Some(order) => {

@@ -14,8 +14,6 @@ pub(crate) mod paid;
 mod post;
 pub(crate) mod refunds;
 
-use hapax::Timestamp;
-
 pub(crate) use self::post::{BENEFIT, BenefitMessage, MERCHANT_NOTICE};
 use crate::{
     db::{
@@ -25,6 +23,7 @@ use crate::{
     error::{Error, Kind},
     payment::{self, Fact},
 };
+use hapax::Timestamp;
 
 /// What the books need to know of the configuration.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,6 @@
 //! Invariant: only a notice whose content is in the books is settled; that its row exists says
 //! nothing (`a_notice_that_came_before_its_payment_is_settled_later`).
 
-use hapax::{Tenant, Timestamp};
-
 use super::{
     Rules, close,
     paid::{self, Money, Settled},
@@ -19,6 +17,7 @@ use crate::{
     },
     error::Error,
 };
+use hapax::{Tenant, Timestamp};
 
 /// Whose notice it is and how it came.
 #[derive(Clone, Copy, Debug)]
@@ -93,8 +92,7 @@ async fn act(
     match notice.event {
         Event::Waiting => {}
         Event::Paid | Event::Finished => {
-            let paid_at =
-                notice.paid_at.map(|moment| Timestamp::from_millis(moment.epoch_ms()));
+            let paid_at = notice.paid_at.map(|moment| Timestamp::from_millis(moment.epoch_ms()));
             let trade_no = notice.trade_no.clone();
             let money = Money { trade_no, amount: notice.amount, paid_at };
             let settled = paid::settle(tx, &payment.payment_no, &money, now).await?;

@@ -1,15 +1,14 @@
 //! The one success flow: callback, query, sweep and operator all end here.
 
-use hapax::Timestamp;
-
 use super::{apply, benefits, post, refunds};
 use crate::{
-    db::{Tx, conn, orders, payments},
     channel::PaymentNo,
+    db::{Tx, conn, orders, payments},
     error::Error,
     money::{Amount, Sum},
     payment::{Fact, Status},
 };
+use hapax::Timestamp;
 
 /// What the channel says about money that came.
 #[derive(Clone, Debug, PartialEq, Eq)]

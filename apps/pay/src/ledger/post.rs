@@ -4,17 +4,17 @@
 //! is found out.
 
 use bytes::Bytes;
-use hapax::{
-    Actor, Timestamp,
-    machine::{Machine, Named},
-    message::{Message, MessageId, Topic},
-};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     db::{Tx, benefits::Benefit, orders::Round, payments::Payment, refunds::Refund},
     error::{Error, Kind},
     utc::rfc3339,
+};
+use hapax::{
+    Actor, Timestamp,
+    machine::{Machine, Named},
+    message::{Message, MessageId, Topic},
 };
 
 /// Topic of notices to merchants.
@@ -136,12 +136,7 @@ pub(super) async fn benefit_news(
     tell(tx, id, benefit.at(), &notice).await
 }
 
-async fn tell(
-    tx: &mut Tx,
-    id: MessageId,
-    at: Round<'_>,
-    notice: &Notice<'_>,
-) -> Result<(), Error> {
+async fn tell(tx: &mut Tx, id: MessageId, at: Round<'_>, notice: &Notice<'_>) -> Result<(), Error> {
     let payload = serde_json::to_vec(notice).map_err(Error::corrupt)?;
     send(tx, id, MERCHANT_NOTICE, at, payload).await
 }

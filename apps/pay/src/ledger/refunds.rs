@@ -3,8 +3,6 @@
 //! Invariant: what is set aside and what went back never exceed what was paid
 //! (`fifty_refunds_at_once_never_exceed_the_payment`).
 
-use hapax::{Tenant, Timestamp};
-
 use super::{benefits, post};
 use crate::{
     channel::{Frozen, PaymentNo, RefundNo},
@@ -18,6 +16,7 @@ use crate::{
     payment,
     refund::{self, Fact, Origin, Status},
 };
+use hapax::{Tenant, Timestamp};
 
 /// What a request for a refund came to.
 #[derive(Clone, Debug)]
@@ -70,11 +69,7 @@ pub(crate) fn auto_no(payment_no: &PaymentNo) -> Result<RefundNo, Error> {
 }
 
 /// Writes down that surplus money goes back, once.
-pub(super) async fn give_back(
-    tx: &mut Tx,
-    payment: &Payment,
-    now: Timestamp,
-) -> Result<(), Error> {
+pub(super) async fn give_back(tx: &mut Tx, payment: &Payment, now: Timestamp) -> Result<(), Error> {
     let Ok(amount) = Amount::from_minor(payment.net_minor() - payment.reserved.minor()) else {
         return Ok(());
     };
@@ -95,20 +90,17 @@ pub(super) async fn give_back(
     Ok(())
 }
 
-/// The channel is about to be asked with these very bytes.
+/// The channel is about to be asked with these very bytes. `None`: somebody else asks, or asked.
 pub(crate) async fn asked(
     tx: &mut Tx,
-    refund: &Refund,
+    (tenant, no): (&Tenant, &RefundNo),
     frozen: &Frozen,
     ask_again_at: Timestamp,
     now: Timestamp,
 ) -> Result<Option<Refund>, Error> {
-    let moved = Moved {
-        next_check_at: Some(ask_again_at),
-        frozen: Some(frozen),
-        failure: None,
-    };
-    Ok(advance(tx, refund, Fact::Asked, moved, now).await?.map(|refund| Refund {
+    let Some(refund) = refunds::find(conn(tx), tenant, no).await? else { return Ok(None) };
+    let moved = Moved { next_check_at: Some(ask_again_at), frozen: Some(frozen), failure: None };
+    Ok(advance(tx, &refund, Fact::Asked, moved, now).await?.map(|refund| Refund {
         frozen: Some(frozen.clone()),
         sent_at: Some(now),
         ..refund
@@ -141,12 +133,14 @@ pub(crate) async fn done(
 /// The channel surely will not do it: the money that was set aside is free again.
 pub(crate) async fn refused(
     tx: &mut Tx,
-    refund: &Refund,
+    tenant: &Tenant,
+    no: &RefundNo,
     why: &str,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    let Some(refund) = refunds::find(conn(tx), tenant, no).await? else { return Ok(false) };
     let moved = Moved { failure: Some(why), ..Moved::default() };
-    let Some(refund) = advance(tx, refund, Fact::Refused, moved, now).await? else {
+    let Some(refund) = advance(tx, &refund, Fact::Refused, moved, now).await? else {
         return Ok(false);
     };
     if !payments::free_reserve(conn(tx), &refund.payment_no, refund.amount, now).await? {

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
+use serde::Serialize;
+
+use super::{Office, bounded, invalid};
+use crate::{error::Error, utc::rfc3339};
 use hapax::{
     Actor, Class, Epoch, Id, Identity, OperationName, Outcome, Principal, Record, RequestKey,
     Retention, Ruled, Scope, State, Status, Tenant, Timestamp,
     http::StoredAnswer,
     store::{Found, Ruling as Verdict, Scan},
 };
-use http::StatusCode;
-use serde::Serialize;
-
-use super::{Office, bounded, invalid};
-use crate::{error::Error, utc::rfc3339};
 
 /// How long a late packet of a settled attempt is remembered: longer than any of them travels.
 const MEMORY: Duration = Duration::from_secs(3600);

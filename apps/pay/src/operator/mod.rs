@@ -13,8 +13,6 @@ mod verify;
 
 use std::sync::Arc;
 
-use hapax::{Hapax, sql::SqliteStore};
-
 pub use self::{
     keys::{Judged, KeyDetail, KeyFilter, KeyLine, KeyName, KeyPage, Line, Ruling},
     outbox::{HandlingLine, LetterDetail, LetterLine, LetterPage, Replayed, Which},
@@ -30,6 +28,7 @@ use crate::{
     db::Sql,
     error::{Error, Kind},
 };
+use hapax::{Hapax, sql::SqliteStore};
 
 /// Most rows of one page.
 const ROWS_MAX: u16 = 1000;
@@ -52,7 +51,8 @@ impl Office {
         let file = schema::file(config)?;
         if !file.is_file() {
             let why = format!(
-                "there is no database at {}; make one with `hapax migrate up`, or start the service",
+                "there is no database at {}; make one with `hapax migrate up`, or start the \
+                 service",
                 file.display()
             );
             return Err(Error::caused(Kind::Store, "open the database", why));

@@ -1,14 +1,14 @@
 //! Messages: what waits, what was given up, and sending it again.
 
+use serde::Serialize;
+
+use super::{Office, bounded, invalid};
+use crate::{error::Error, utc::rfc3339};
 use hapax::{
     Actor,
     message::{Letter, Letters, MessageId, Outbox},
     sql::Handling,
 };
-use serde::Serialize;
-
-use super::{Office, bounded, invalid};
-use crate::{error::Error, utc::rfc3339};
 
 /// Which messages an operator wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Checks of records that need to look inside: what SQL cannot compute.
 
-use hapax::{Identity, OperationName, Outcome, Scope, http::StoredAnswer};
-
 use super::verify::{Broken, EXAMPLES_MAX};
 use crate::{
     db::{
@@ -11,6 +9,7 @@ use crate::{
     error::Error,
     service::CREATE_OPERATION,
 };
+use hapax::{Identity, OperationName, Outcome, Scope, http::StoredAnswer};
 
 /// Records of one page.
 const PAGE_ROWS: u16 = 1000;

@@ -8,7 +8,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hapax::sql::SqliteStore;
 use serde::Serialize;
 
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     db,
     error::{Error, Kind},
 };
+use hapax::sql::SqliteStore;
 
 /// Whose tables: the engine's, with a history of their own.
 const HAPAX: &str = "hapax";

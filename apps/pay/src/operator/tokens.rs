@@ -1,15 +1,15 @@
 //! Tokens: handing one out by hand, and telling what one is worth.
 
-use hapax::{
-    Identity, Principal, Tenant,
-    token::{Binding, Checked, Issue, Refused},
-};
 use serde::Serialize;
 
 use super::{Office, invalid};
 use crate::{
     error::Error, flow::token, merchant::PRINCIPAL, order::OrderId, service::open_tokens,
     utc::rfc3339,
+};
+use hapax::{
+    Identity, Principal, Tenant,
+    token::{Binding, Checked, Issue, Refused},
 };
 
 /// What a token is for.

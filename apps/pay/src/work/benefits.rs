@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use hapax::message::{Delivery, Received, SendError, Transport};
 
 use crate::{
     error::{Error, Kind},
     flow::Desk,
     ledger::{self, BenefitMessage},
 };
+use hapax::message::{Delivery, Received, SendError, Transport};
 
 /// The name under which the consumer keeps its inbox.
 pub(crate) const CONSUMER: &str = "benefits";

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use hapax::{Completer, Lease, http::Ended};
 use http_body_util::BodyExt;
 
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     error::Error,
     flow::{Desk, create::read_point, on},
 };
+use hapax::{Actor, Completer, Lease, http::Ended, store::Ruling};
 
 /// The completer of `payment.create`.
 pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
@@ -38,7 +38,7 @@ async fn resume(desk: &Arc<Desk>, lease: Lease) -> Result<(), Error> {
         }
         None => None,
     };
-    let Some(payment) = payment else { return Ok(lease.release().await?) };
+    let Some(payment) = payment else { return give_back(desk, lease).await };
     let created = desk.drive(payment).await?;
     let response = api::create_answer(desk, created).await;
     if response.extensions().get() != Some(&Ended::Final) {
@@ -50,4 +50,18 @@ async fn resume(desk: &Arc<Desk>, lease: Lease) -> Result<(), Error> {
     let whole = http::Response::from_parts(parts, body);
     let outcome = api::create_layer(desk).outcome(&whole);
     Ok(lease.complete(outcome).await?)
+}
+
+/// Frees the key of a request that wrote nothing down: the channel is asked only afterwards.
+///
+/// The engine alone would not, since an earlier attempt of a keyed effect may have been sent; that
+/// this one was not is known here, so it is ruled.
+async fn give_back(desk: &Arc<Desk>, lease: Lease) -> Result<(), Error> {
+    let (fence, memory) = (lease.fence(), lease.lease());
+    lease.hand_on().await?;
+    let by = Actor::parse("completer").map_err(Error::corrupt)?;
+    let ruling = Ruling::NothingHappened { memory };
+    let why = "the request died before it wrote its payment down";
+    desk.hapax.settle(fence.id, fence.epoch, ruling, by, why).await?;
+    Ok(())
 }

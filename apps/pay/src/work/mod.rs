@@ -12,15 +12,15 @@ mod sweep;
 
 use std::sync::Arc;
 
-use hapax::message::{Backoff, Relay, Topic};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use self::requests::Requests;
+pub(crate) use self::requests::{Requests, flush as note_requests};
 use crate::{
     error::{Error, Kind},
     flow::Desk,
     ledger::{BENEFIT, MERCHANT_NOTICE},
 };
+use hapax::message::{Backoff, Relay, Topic};
 
 /// Starts every worker on `tasks`; they end when `stop` is cancelled.
 pub(crate) fn start(

@@ -2,16 +2,16 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use hapax::{
-    Tenant,
-    message::Delivery,
-    transport::{Address, Target, Webhook},
-};
 use serde::Deserialize;
 
 use crate::{
     error::{Error, Kind},
     flow::Desk,
+};
+use hapax::{
+    Tenant,
+    message::Delivery,
+    transport::{Address, Target, Webhook},
 };
 
 /// The webhook that finds each merchant's address.
@@ -28,9 +28,8 @@ pub(super) fn webhook(desk: &Arc<Desk>) -> Result<Webhook, Error> {
         targets.insert(merchant.tenant.clone(), target);
     }
     let patience = desk.config.periods.notice_timeout.0;
-    let webhook = Webhook::new(patience, move |delivery| {
-        targets.get(&tenant_of(delivery)?).cloned()
-    });
+    let webhook =
+        Webhook::new(patience, move |delivery| targets.get(&tenant_of(delivery)?).cloned());
     webhook.map_err(|why| Error::system("set up notices to merchants", why))
 }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use hapax::{
-    Timestamp,
-    purge::{Purge, Purger},
-    store::{Fault, FaultKind},
-};
 
 use crate::{
     db::{conn, notices, requests},
     error::Error,
     flow::Desk,
+};
+use hapax::{
+    Timestamp,
+    purge::{Purge, Purger},
+    store::{Fault, FaultKind},
 };
 
 /// The purger of the service's own database.

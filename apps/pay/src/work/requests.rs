@@ -3,12 +3,18 @@
 //! It is for analysis and decides nothing: what a kill catches in memory is missing in it, and
 //! what does not fit into memory is counted and left out.
 
-use std::{mem, sync::{Arc, Mutex, PoisonError}};
+use std::{
+    mem,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    db::{conn, requests::{self, Request}},
+    db::{
+        conn,
+        requests::{self, Request},
+    },
     error::Error,
     flow::Desk,
 };
@@ -39,17 +45,18 @@ impl Requests {
     }
 }
 
-/// Writes until `stop` is cancelled, and what is left then.
+/// Writes until `stop` is cancelled. What is answered after that is left to [`flush`].
 pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
-    loop {
-        let stopped = stop.is_cancelled();
-        if let Err(error) = write(&desk).await {
-            tracing::warn!(error = %error, "requests were not written down");
-        }
-        if stopped {
-            return;
-        }
+    while !stop.is_cancelled() {
+        flush(&desk).await;
         desk.pause_unless(desk.config.periods.sweep.0, &stop).await;
+    }
+}
+
+/// Writes what waits.
+pub(crate) async fn flush(desk: &Desk) {
+    if let Err(error) = write(desk).await {
+        tracing::warn!(error = %error, "requests were not written down");
     }
 }
 

@@ -6,17 +6,17 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use hapax::{
-    Nonce, Tenant, Timestamp,
-    reconcile::{Reconcile, Reconciler, Verdict},
-    store::{Fault, FaultKind},
-};
 
 use crate::{
     channel::{PaymentNo, RefundNo},
     db::{conn, payments, refunds},
     error::Error,
     flow::{Desk, check::Next, on},
+};
+use hapax::{
+    Nonce, Tenant, Timestamp,
+    reconcile::{Reconcile, Reconciler, Verdict},
+    store::{Fault, FaultKind},
 };
 
 /// A lease on a row lasts for so many channel time-outs: one question and its follow-up.
@@ -84,10 +84,7 @@ async fn lease_payments(desk: &Desk, limit: u16) -> Result<Vec<(PaymentNo, Nonce
     Ok(leased.await?.into_iter().map(|no| (no, token)).collect())
 }
 
-async fn lease_refunds(
-    desk: &Desk,
-    limit: u16,
-) -> Result<Vec<(Tenant, RefundNo, Nonce)>, Error> {
+async fn lease_refunds(desk: &Desk, limit: u16) -> Result<Vec<(Tenant, RefundNo, Nonce)>, Error> {
     let (token, now, until, rows) = leasing(desk, limit).await?;
     let leased = desk.sql.write("sweep.refunds", async move |mut tx| {
         refunds::lease(conn(&mut tx), token.as_bytes(), until, rows, now).await

@@ -1,9 +1,8 @@
 //! Twenty thousand broken and rearranged answers, half of them to a query and half to a close:
 //! no panic, and none of them believed.
 
-use hapax_pay::channel::{Call, Meaning, Refusal, TradeSeen};
-
 use crate::stage::{Dice, app_key, case, now, payment_no, protocol, scratch, signed_answer, text};
+use hapax_pay::channel::{Call, Meaning, Refusal, TradeSeen};
 
 const SEED: u64 = 20_261_002;
 const MUTATIONS: usize = 10_000;

@@ -1,16 +1,15 @@
 //! What a signed answer amounts to on each call, and that an unsigned one amounts to nothing.
 
+use crate::stage::{
+    alipay_key, app_key, case, now, payment_no, protocol, purchase, refund, refund_no,
+    signed_answer, text, yuan,
+};
 use hapax_pay::{
     channel::{
         Call, Cause, Meaning, PayData, RefundSeen, RefundTaken, Refusal, Said, Trade, TradeSeen,
         TradeStatus, Way,
     },
     money::Sum,
-};
-
-use crate::stage::{
-    alipay_key, app_key, case, now, payment_no, protocol, purchase, refund, refund_no,
-    signed_answer, text, yuan,
 };
 
 fn signed(node: &str, content: &str) -> Vec<u8> {

@@ -1,12 +1,11 @@
 //! Certificate mode: serials, the pinned certificate, and what requests carry.
 
+use crate::stage::{
+    account, alipay_key, app_key, notice_body, now, paid_but, params, payment_no, signed_answer,
+};
 use hapax_pay::channel::{
     Call, Cause, Received, Refused, Untrusted,
     alipay::{Certificate, KeyFault, Keys, Protocol, RootSerial, Unusable},
-};
-
-use crate::stage::{
-    account, alipay_key, app_key, notice_body, now, paid_but, params, payment_no, signed_answer,
 };
 
 const ALIPAY: &str = include_str!("../certificates/alipay.crt");

@@ -8,12 +8,11 @@ use std::{
     time::Duration,
 };
 
+use crate::stage::{alipay_key, now, passes_with, payment_no, protocol, refund, signed_answer};
 use hapax_pay::channel::{
     Call, Cause, Channel as _, Frozen, RefundTaken,
     alipay::{Alipay, Gateway, Patience},
 };
-
-use crate::stage::{alipay_key, now, passes_with, payment_no, protocol, refund, signed_answer};
 
 const PATIENCE: Patience =
     Patience { connect: Duration::from_millis(300), answer: Duration::from_millis(600) };

@@ -1,10 +1,9 @@
 //! Keys in every dress, and the set-ups that are refused at start.
 
+use crate::stage::{APP_ID, SELLER_ID, account, alipay_public, app_key, key_text};
 use hapax_pay::channel::alipay::{
     Account, AccountFault, KeyFault, Keys, PrivateKey, PublicKey, Unusable,
 };
-
-use crate::stage::{APP_ID, SELLER_ID, account, alipay_public, app_key, key_text};
 
 const SHORT: &str = include_str!("../keys/short.pem");
 const SHORT_PUBLIC: &str = include_str!("../keys/short-public.pem");

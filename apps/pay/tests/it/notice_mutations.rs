@@ -1,14 +1,14 @@
 //! Twenty thousand broken, forged and rearranged notices: no panic, and none of them believed.
 
 use form_urlencoded::byte_serialize;
-use hapax_pay::channel::{
-    Mismatch, Notice, Received, Refused,
-    alipay::{PrivateKey, Protocol},
-};
 
 use crate::stage::{
     Dice, alipay_key, app_key, case, decoded_base64, notice_body, notice_of, paid_but, protocol,
     scratch, text,
+};
+use hapax_pay::channel::{
+    Mismatch, Notice, Received, Refused,
+    alipay::{PrivateKey, Protocol},
 };
 
 const SEED: u64 = 20_261_001;

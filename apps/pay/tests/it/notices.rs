@@ -1,11 +1,10 @@
 //! What a signed notice says, and what is not acted upon although it is signed.
 
+use crate::stage::{alipay_key, app_key, notice_body, notice_of, paid_but, protocol, yuan};
 use hapax_pay::{
     channel::{Event, Mismatch, Notice, Received, Refused, Untrusted},
     money::Sum,
 };
-
-use crate::stage::{alipay_key, app_key, notice_body, notice_of, paid_but, protocol, yuan};
 
 fn judge(body: &str) -> Result<Notice, Refused> {
     protocol().verify_notice(Received { query: None, body: body.as_bytes() })

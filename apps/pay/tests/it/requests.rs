@@ -1,13 +1,12 @@
 //! What goes out: every parameter, the signature over it, and the same bytes for the same content.
 
-use hapax_pay::{
-    beijing::Moment,
-    channel::{Frozen, PayData, Subject, Unfit, Way, alipay::Protocol},
-};
-
 use crate::stage::{
     APP_ID, account, alipay_public, app_key, now, params, payment_no, protocol, purchase, refund,
     refund_no,
+};
+use hapax_pay::{
+    beijing::Moment,
+    channel::{Frozen, PayData, Subject, Unfit, Way, alipay::Protocol},
 };
 
 fn value(frozen: &Frozen, name: &str) -> Option<String> {

@@ -1,11 +1,10 @@
 //! Nothing that prints shows a key or a signature.
 
+use crate::stage::{alipay_key, app_key, key_text, notice_of, now, params, protocol, purchase};
 use hapax_pay::channel::{
     Channel as _, Received, Way,
     alipay::{Alipay, Gateway, Params, Patience},
 };
-
-use crate::stage::{alipay_key, app_key, key_text, notice_of, now, params, protocol, purchase};
 
 #[tokio::test]
 async fn no_key_and_no_signature_is_printed() {

@@ -4,6 +4,8 @@ use std::{env, process::Command, sync::LazyLock};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use form_urlencoded::Serializer;
+use serde_json::Value;
+
 use hapax_pay::{
     beijing::Moment,
     channel::{
@@ -12,7 +14,6 @@ use hapax_pay::{
     },
     money::{Amount, Currency},
 };
-use serde_json::Value;
 
 pub(crate) const APP_ID: &str = "2026000000000001";
 pub(crate) const SELLER_ID: &str = "2088000000000002";

@@ -1,12 +1,12 @@
 //! The sixteen published cases of `vectors/payments.json`, one test each.
 
+use serde_json::Value;
+
+use crate::stage::{alipay_key, alipay_public, app_key, case, protocol, text, yuan};
 use hapax_pay::channel::{
     Cause, Event, Notice, Received, Refused, Said, Untrusted,
     alipay::{Certificate, Node, Params, Verifier, open, serial},
 };
-use serde_json::Value;
-
-use crate::stage::{alipay_key, alipay_public, app_key, case, protocol, text, yuan};
 
 #[test]
 fn request_basic_leaves_empties_out_and_encodes_only_on_the_wire() {

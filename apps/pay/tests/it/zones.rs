@@ -1,8 +1,7 @@
 //! Channel time under foreign time zones and without a time zone database.
 
-use hapax_pay::{beijing::Moment, channel::Way};
-
 use crate::stage::{params, passes_with, protocol, purchase};
+use hapax_pay::{beijing::Moment, channel::Way};
 
 #[test]
 fn channel_time_is_eight_hours_ahead() {

@@ -63,8 +63,25 @@ async fn an_amount_in_full_width_digits_is_refused() {
 async fn every_other_bad_amount_is_refused() {
     let stage = Stage::open().await;
     for amount in [
-        "0", "0.00", "", " 1.00", "1.00 ", "+1", "1.", ".5", "1,00", "NaN", "inf", "0x10", "1_0",
-        "100000000.01", "99999999999999999999999999", "١", "1.0\u{0}", "--1", "1.0.0",
+        "0",
+        "0.00",
+        "",
+        " 1.00",
+        "1.00 ",
+        "+1",
+        "1.",
+        ".5",
+        "1,00",
+        "NaN",
+        "inf",
+        "0x10",
+        "1_0",
+        "100000000.01",
+        "99999999999999999999999999",
+        "١",
+        "1.0\u{0}",
+        "--1",
+        "1.0.0",
     ] {
         let mut body = order("1001");
         body["amount"] = json!(amount);
@@ -159,7 +176,8 @@ async fn what_is_not_utf8_is_refused() {
     let at = body.iter().position(|byte| *byte == b'O').unwrap();
     body[at] = 0xFF;
     is_refused(&stage, body, "not understood").await;
-    let gbk: &[u8] = b"{\"order_id\":\"1\",\"amount\":\"1\",\"currency\":\"CNY\",\"subject\":\"\xbb\xe1\xd4\xb1\"}";
+    let gbk: &[u8] = b"{\"order_id\":\"1\",\"amount\":\"1\",\
+        \"currency\":\"CNY\",\"subject\":\"\xbb\xe1\xd4\xb1\"}";
     is_refused(&stage, gbk, "not understood").await;
     let overlong: &[u8] = b"{\"order_id\":\"\xc0\xaf\"}";
     is_refused(&stage, overlong, "not understood").await;
@@ -178,7 +196,9 @@ async fn what_leads_nowhere_is_a_problem_too() {
     shop.get("/v1/payments/%FF").await.refused(400, "bad_request");
     shop.get("/v1/orders/%FF%FE").await.refused(400, "bad_request");
     shop.send(Method::DELETE, "/v1/payments", &[], "").await.refused(405, "method_not_allowed");
-    shop.send(Method::PUT, "/v1/payments/P1/close", &[], "").await.refused(405, "method_not_allowed");
+    shop.send(Method::PUT, "/v1/payments/P1/close", &[], "")
+        .await
+        .refused(405, "method_not_allowed");
     shop.get("/v1/notify/alipay").await.refused(405, "method_not_allowed");
 }
 
@@ -283,7 +303,8 @@ async fn five_hundred_mutated_callbacks_are_refused_and_leave_the_service_well()
     let body = Letter::paid(&payment).signed().into_bytes();
     let mut state: usize = 7;
     let mut roll = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     for _ in 0..500 {

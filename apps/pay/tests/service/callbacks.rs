@@ -122,8 +122,7 @@ async fn a_notice_through_the_account_of_another_tenant_is_not_matched() {
     let stage = Setup::new().callbacks_only().open().await;
     let payment = no(&stage.shop().buy("1001").await);
     // The channel signs for both of them; only the tenant tells them apart.
-    let notice =
-        Letter::paid(&payment).with("app_id", SOUTH_APP).with("seller_id", SOUTH_SELLER);
+    let notice = Letter::paid(&payment).with("app_id", SOUTH_APP).with("seller_id", SOUTH_SELLER);
     assert!(!stage.is_taken(notice.signed()).await);
     assert_eq!(stage.books.status(&payment).await, "waiting");
     let nobody = Letter::paid(&payment).with("app_id", "2026999999999999");
@@ -357,8 +356,7 @@ async fn callback_query_and_sweep_at_once_pay_once() {
         let payment = no(&shop.buy(&order_id).await);
         stage.channel.scan(&payment).await;
         // The merchant closes while the buyer pays: a third path to the same news.
-        let (_, closed) =
-            tokio::join!(stage.channel.pay(&payment), shop.close(&payment));
+        let (_, closed) = tokio::join!(stage.channel.pay(&payment), shop.close(&payment));
         assert!(closed.status == 200 || closed.status == 202, "{closed:?}");
         shop.becomes(&payment, "paid").await;
         shop.benefits_become(&payment, "granted").await;

@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, sync::LazyLock, time::Duration};
 
 use form_urlencoded::Serializer;
-use hapax_pay::channel::alipay::PrivateKey;
-use hapax_sim::{Account, RsaKeyPem, faults::Faults, generate_rsa_key_pem, wire};
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{clock::soon, shop::client};
+use hapax_pay::channel::alipay::PrivateKey;
+use hapax_sim::{Account, RsaKeyPem, faults::Faults, generate_rsa_key_pem, wire};
 
 /// The channel's key and those of the two apps, made once in a process.
 pub(crate) static KEYS: LazyLock<Keys> = LazyLock::new(|| {

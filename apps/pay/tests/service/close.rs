@@ -13,7 +13,8 @@ const CLOSE: &str = "alipay.trade.close";
 // Behaviour 16.
 #[tokio::test]
 async fn a_code_that_nobody_scanned_is_not_closed_before_its_time() {
-    let stage = Setup::new().period("expiry", "1500ms").period("expiry_grace", "300ms").open().await;
+    let stage =
+        Setup::new().period("expiry", "1500ms").period("expiry_grace", "300ms").open().await;
     let shop = stage.shop();
     let (asked, left) = (no(&shop.buy("asked").await), no(&shop.buy("left").await));
     let closing = shop.close(&asked).await.is(202);
@@ -129,7 +130,10 @@ async fn an_unclear_answer_to_a_close_closes_nothing() {
         .await;
         assert_eq!(stage.books.status(&payment).await, "closing", "{order_id}");
         assert_eq!(shop.order(order_id).await["status"], "paying", "{order_id}");
-        assert_eq!(stage.books.count("pay_orders", "status = 'closed' AND order_id = 'x'").await, 0);
+        assert_eq!(
+            stage.books.count("pay_orders", "status = 'closed' AND order_id = 'x'").await,
+            0
+        );
         stage.channel.faults(json!({"notices": [{"fault": "lost"}]})).await;
         shop.becomes(&payment, "closed").await;
         assert_eq!(shop.order(order_id).await["status"], "closed", "{order_id}");

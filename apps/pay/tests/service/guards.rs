@@ -13,14 +13,6 @@ use std::{
 use axum::{Router, body::Bytes as Body, extract::State, routing::post};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hapax::{
-    Begin, Effect, Hapax, Kind, Lease, Outcome, Policy, Principal, RequestKey, Tenant, TestClock,
-    Timestamp,
-    sql::SqliteStore,
-    store::{Answer, Capabilities, Entry, Fault, Found, Page, Scan, Step, Store},
-};
-use hapax_pay::CREATE_OPERATION;
-use hapax_sim::wire;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -29,6 +21,14 @@ use crate::{
     shop::{no, order},
     stage::{Setup, Stage},
 };
+use hapax::{
+    Begin, Effect, Hapax, Kind, Lease, Outcome, Policy, Principal, RequestKey, Tenant, TestClock,
+    Timestamp,
+    sql::SqliteStore,
+    store::{Answer, Capabilities, Entry, Fault, Found, Page, Scan, Step, Store},
+};
+use hapax_pay::CREATE_OPERATION;
+use hapax_sim::wire;
 
 const GRANTED_ONCE: &str = "each benefit was granted at most once";
 
@@ -139,7 +139,8 @@ fn call(hapax: &Hapax) -> hapax::Call {
     let policy = Policy::new(Effect::Keyed { window: Duration::from_secs(600) });
     let policy = policy.lease(Duration::from_millis(100));
     let create = hapax.declare(CREATE_OPERATION, policy).unwrap();
-    let (north, merchant) = (Tenant::parse("north").unwrap(), Principal::parse("merchant").unwrap());
+    let (north, merchant) =
+        (Tenant::parse("north").unwrap(), Principal::parse("merchant").unwrap());
     create.request(north, merchant, RequestKey::parse("k1").unwrap())
 }
 
@@ -156,7 +157,9 @@ async fn answer(lease: Lease, own: &'static str) -> Option<&'static str> {
 
 /// A holder whose clock stands still renews nothing and is taken over; then both speak.
 async fn both_attempts_speak(store: Arc<dyn Store>) -> usize {
-    let stalled = Hapax::on(Arc::clone(&store)).clock(Arc::new(TestClock::at(Timestamp::from_millis(0)))).build();
+    let stalled = Hapax::on(Arc::clone(&store))
+        .clock(Arc::new(TestClock::at(Timestamp::from_millis(0))))
+        .build();
     let lively = Hapax::new(store);
     let Begin::Run(first) = call(&stalled).begin().await.unwrap() else { panic!("the first") };
     let second = soon("the lease lapses", || async {
@@ -217,7 +220,8 @@ fn id_of(tenant: &str) -> String {
     let hapax = Hapax::new(Arc::new(hapax::store::MemoryStore::new()));
     let policy = Policy::new(Effect::Transactional);
     let create = hapax.declare(CREATE_OPERATION, policy).unwrap();
-    let (tenant, merchant) = (Tenant::parse(tenant).unwrap(), Principal::parse("merchant").unwrap());
+    let (tenant, merchant) =
+        (Tenant::parse(tenant).unwrap(), Principal::parse("merchant").unwrap());
     create.request(tenant, merchant, RequestKey::parse("k1").unwrap()).id().hex()
 }
 

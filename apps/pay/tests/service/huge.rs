@@ -97,7 +97,8 @@ async fn a_body_that_is_announced_too_large_is_refused() {
     stage.notify(body).await.refused(413, "body_too_large");
     assert_eq!(stage.books.count("hapax_records", "1").await, 0);
     // A body just within the bound is read to its end.
-    let filled = format!("{}{}", order("1001"), " ".repeat((1 << 20) - order("1001").to_string().len()));
+    let filled =
+        format!("{}{}", order("1001"), " ".repeat((1 << 20) - order("1001").to_string().len()));
     let headers = [("idempotency-key", "k2"), ("content-type", "application/json")];
     shop.send(Method::POST, "/v1/payments", &headers, filled).await.is(201);
 }

@@ -59,12 +59,8 @@ async fn two_instances_on_one_file_do_nothing_twice() {
     }
     refunds.join_all().await;
     stage.audit().await;
-    let ids: Vec<_> = stage
-        .north
-        .deliveries()
-        .iter()
-        .map(|it| it.header("hapax-event-id").to_owned())
-        .collect();
+    let ids: Vec<_> =
+        stage.north.deliveries().iter().map(|it| it.header("hapax-event-id").to_owned()).collect();
     let told: std::collections::HashSet<_> = ids.iter().collect();
     assert_eq!(told.len(), ids.len(), "no notice was sent by both");
     assert_eq!(stage.books.count("pay_effects", "kind = 'grant'").await, 25);

@@ -81,9 +81,10 @@ fn a_kill_after_the_channel_was_asked_leaves_one_attempt() {
     }
     parts::play(async {
         // The channel has taken it and is about to answer; or it has it and has not begun.
-        for (order_id, fault) in
-            [("taken", json!({"delay_answer": {"ms": 450}})), ("on_its_way", json!({"delay_request": {"ms": 450}}))]
-        {
+        for (order_id, fault) in [
+            ("taken", json!({"delay_answer": {"ms": 450}})),
+            ("on_its_way", json!({"delay_request": {"ms": 450}})),
+        ] {
             let test = "kills::a_kill_after_the_channel_was_asked_leaves_one_attempt";
             let scene = Scene::open(test, setup()).await;
             scene.stage.channel.break_calls(PRECREATE, fault, Some(1)).await;
@@ -94,10 +95,10 @@ fn a_kill_after_the_channel_was_asked_leaves_one_attempt() {
             assert!(sending.join_next().await.unwrap().unwrap(), "the client had no answer");
 
             let shop = stage.shop();
-            let (same, other) = tokio::join!(
-                async { shop.settle("k1", &order(order_id)).await },
-                async { shop.settle("k2", &order(order_id)).await }
-            );
+            let (same, other) =
+                tokio::join!(async { shop.settle("k1", &order(order_id)).await }, async {
+                    shop.settle("k2", &order(order_id)).await
+                });
             assert_eq!((same.status, no(&same.json())), (201, number.clone()), "{order_id}");
             assert_eq!(no(&other.json()), number, "{order_id}");
             assert_eq!(stage.books.count("pay_payments", "1").await, 1);

@@ -130,7 +130,8 @@ async fn when_an_older_attempt_pays_the_newer_one_is_closed() {
 /// A buyer at the password step when the time runs out, before we have closed anything.
 #[tokio::test]
 async fn money_at_the_last_moment_is_believed() {
-    let stage = Setup::new().period("expiry", "1300ms").period("expiry_grace", "400ms").open().await;
+    let stage =
+        Setup::new().period("expiry", "1300ms").period("expiry_grace", "400ms").open().await;
     let shop = stage.shop();
     let race = json!({"races": [{"at": "at_expiry", "do": "pay", "delay_ms": 50, "late": true}]});
     stage.channel.faults(race).await;

@@ -115,12 +115,8 @@ async fn nothing_is_told_that_did_not_happen() {
     stage.channel.pay(&payment).await;
     stage.told("1001", "benefit.granted").await;
     stage.is_quiet().await;
-    let ids: Vec<_> = stage
-        .north
-        .deliveries()
-        .iter()
-        .map(|it| it.header("hapax-event-id").to_owned())
-        .collect();
+    let ids: Vec<_> =
+        stage.north.deliveries().iter().map(|it| it.header("hapax-event-id").to_owned()).collect();
     assert_eq!(ids.len(), 2);
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 2);
 }

@@ -108,7 +108,8 @@ async fn an_expiry_of_the_merchants_own_is_kept() {
     let payment = no(&shop.create("k1", &body).await.is(201));
     let span = "SELECT expires_at - created_at FROM pay_payments";
     assert!((1990..=2010).contains(&stage.books.number(span).await));
-    soon_is("it is closed", "closed".to_owned(), || async { stage.books.status(&payment).await }).await;
+    soon_is("it is closed", "closed".to_owned(), || async { stage.books.status(&payment).await })
+        .await;
     let closed_at = stage.books.moved_at(&payment, "closed").await;
     let expires_at = stage.books.number("SELECT expires_at FROM pay_payments").await;
     assert!(closed_at >= expires_at + 50, "{closed_at} {expires_at}");

@@ -1,16 +1,17 @@
 //! Notices in any order, and before their payment.
 
-use bytes::Bytes;
-use hapax::{Begin, Effect, Hapax, Policy, Principal, RequestKey, Tenant, sql::SqliteStore};
-use hapax_pay::CREATE_OPERATION;
-use serde_json::json;
 use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde_json::json;
 
 use crate::{
     channel::Letter,
     shop::{no, order},
     stage::{Setup, Stage},
 };
+use hapax::{Begin, Effect, Hapax, Policy, Principal, RequestKey, Tenant, sql::SqliteStore};
+use hapax_pay::CREATE_OPERATION;
 
 fn letters(payment: &str) -> [Letter; 5] {
     let paid = Letter::paid(payment);
@@ -78,7 +79,8 @@ async fn died_with(stage: &Stage, key: &str, point: Option<&'static str>) {
     let hapax = Hapax::new(Arc::new(sql.clone()));
     let policy = Policy::new(Effect::Keyed { window: Duration::from_secs(7 * 86_400) });
     let create = hapax.declare(CREATE_OPERATION, policy).unwrap();
-    let (tenant, merchant) = (Tenant::parse("north").unwrap(), Principal::parse("merchant").unwrap());
+    let (tenant, merchant) =
+        (Tenant::parse("north").unwrap(), Principal::parse("merchant").unwrap());
     let call = create.request(tenant, merchant, RequestKey::parse(key).unwrap());
     let Begin::Run(lease) = call.begin().await.unwrap() else { panic!("the key is free") };
     if let Some(point) = point {

@@ -7,10 +7,11 @@ use std::{
 };
 
 use axum::{Router, body::Bytes, extract::State, http::HeaderMap, routing::post};
-use hapax::transport::sign;
 use http::StatusCode;
 use serde_json::Value;
 use tokio::task::JoinSet;
+
+use hapax::transport::sign;
 
 /// One delivery as it arrived.
 #[derive(Clone, Debug)]

@@ -268,9 +268,11 @@ async fn a_benefit_message_that_comes_twice_grants_once() {
     // Kept as the relay leaves it, to be written into the outbox again: delivery at least once.
     stage
         .books
-        .run("CREATE TABLE copies AS SELECT id, topic, key_text, payload FROM hapax_outbox; \
+        .run(
+            "CREATE TABLE copies AS SELECT id, topic, key_text, payload FROM hapax_outbox; \
               CREATE TRIGGER copy AFTER INSERT ON hapax_outbox WHEN NEW.topic = 'benefit' BEGIN \
-              INSERT INTO copies VALUES (NEW.id, NEW.topic, NEW.key_text, NEW.payload); END")
+              INSERT INTO copies VALUES (NEW.id, NEW.topic, NEW.key_text, NEW.payload); END",
+        )
         .await;
     let payment = paid(&stage, &shop, "1001", "88.80").await;
     shop.benefits_become(&payment, "granted").await;
@@ -278,9 +280,11 @@ async fn a_benefit_message_that_comes_twice_grants_once() {
     for _ in 0..3 {
         stage
             .books
-            .run("DROP TRIGGER IF EXISTS copy; INSERT INTO hapax_outbox \
+            .run(
+                "DROP TRIGGER IF EXISTS copy; INSERT INTO hapax_outbox \
                   (id, topic, key_text, payload, visible_at, attempts, created_at) \
-                  SELECT id, topic, key_text, payload, 0, 0, 0 FROM copies")
+                  SELECT id, topic, key_text, payload, 0, 0, 0 FROM copies",
+            )
             .await;
         soon_is("it was delivered again", 0, || async {
             stage.books.count("hapax_outbox", "1").await

@@ -118,7 +118,10 @@ async fn the_status_of_a_key_tells_of_its_first_answer() {
     shop.get("/v1/operations/payment.destroy/k1").await.refused(404, "operation_unknown");
     let first = shop.create("k1", &order("1001")).await;
     let status = shop.get(place).await.is(200);
-    assert_eq!((&status["operation"], &status["status"]), (&json!("payment.create"), &json!("completed")));
+    assert_eq!(
+        (&status["operation"], &status["status"]),
+        (&json!("payment.create"), &json!("completed"))
+    );
     assert_eq!((&status["attempts"], &status["result"]["status"]), (&json!(1), &json!(201)));
     assert!(status["created_at"].is_string() && status["completed_at"].is_string(), "{status}");
     let answer = shop.get(&format!("{place}/answer")).await;

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use hapax_pay::{Service, config::Config, operator::Office};
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinSet};
 
@@ -21,6 +20,7 @@ use crate::{
     receiver::Receiver,
     shop::{Answer, Shop, client},
 };
+use hapax_pay::{Service, config::Config, operator::Office};
 
 pub(crate) const NORTH_KEY: &str = "north-api-key-0123456789abcdefghijkl";
 pub(crate) const SOUTH_KEY: &str = "south-api-key-0123456789abcdefghijkl";
@@ -112,7 +112,12 @@ impl Setup {
         let channel = Channel::open(schedule(self.notice_gap_ms), self.tolerance).await;
         let (north, south) = (Receiver::open().await, Receiver::open().await);
         write_secrets(home.path());
-        let setup = Written { setup: self, channel: channel.address, north: north.address, south: south.address };
+        let setup = Written {
+            setup: self,
+            channel: channel.address,
+            north: north.address,
+            south: south.address,
+        };
         let config = setup.write(home.path(), "127.0.0.1:0".parse().unwrap());
         let service = Running::open(config).await;
         let books = Books::open(&home.path().join("pay.db"));

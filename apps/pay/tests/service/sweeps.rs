@@ -79,8 +79,10 @@ async fn what_a_dead_sweeper_left_is_taken_over() {
     // As a sweeper leaves a row: leased for a while, with a token that nobody holds any more.
     stage
         .books
-        .run("UPDATE pay_payments SET check_token = zeroblob(16), next_check_at = \
-              (SELECT now + 300 FROM hapax_now)")
+        .run(
+            "UPDATE pay_payments SET check_token = zeroblob(16), next_check_at = \
+              (SELECT now + 300 FROM hapax_now)",
+        )
         .await;
     shop.becomes(&payment, "paid").await;
     stage.audit().await;

@@ -68,8 +68,7 @@ async fn a_channel_that_is_away_is_asked_on_until_it_is_back() {
 /// The bytes that are sent again hold the time at which they were signed.
 #[tokio::test]
 async fn a_request_that_became_too_old_is_signed_anew_under_the_same_number() {
-    let stage =
-        Setup::new().period("wait", "50ms").tolerance(Duration::from_secs(1)).open().await;
+    let stage = Setup::new().period("wait", "50ms").tolerance(Duration::from_secs(1)).open().await;
     let shop = stage.shop();
     stage.channel.break_calls(PRECREATE, json!("drop_request"), None).await;
     let begun_at = stage.channel.truth().await.now_ms;
@@ -88,8 +87,7 @@ async fn a_request_that_became_too_old_is_signed_anew_under_the_same_number() {
 #[tokio::test]
 async fn whoever_finishes_a_request_gives_the_answer_of_its_own_attempt() {
     for complete in ["20ms", "1h"] {
-        let stage =
-            Setup::new().period("wait", "50ms").period("complete", complete).open().await;
+        let stage = Setup::new().period("wait", "50ms").period("complete", complete).open().await;
         let shop = stage.shop();
         stage.channel.break_calls(PRECREATE, json!("drop_request"), Some(9)).await;
         assert_eq!(shop.create("k", &order("1001")).await.status, 202);

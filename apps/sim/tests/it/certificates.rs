@@ -1,10 +1,10 @@
 //! Certificate mode.
 
-use hapax_sim::{Account, Kind, Proof, bind};
 use serde_json::json;
 
 use crate::client::{Call, case, key, verified};
 use crate::stage::{Stage, config, node};
+use hapax_sim::{Account, Kind, Proof, bind};
 
 /// Serial numbers, computed outside of the simulator.
 const ALIPAY_SN: &str = "056644b541fa211d588f74c56f6e4188";

@@ -1,11 +1,11 @@
 //! `/_sim`: what it takes, what it refuses, what it tells.
 
-use hapax_sim::wire;
 use serde_json::{Value, json};
 
 use crate::client::Call;
 use crate::shop::Shop;
 use crate::stage::Stage;
+use hapax_sim::wire;
 
 async fn refused(stage: &Stage, what: &str, body: &Value) -> (u16, String) {
     let (status, answer) = stage.try_control(what, body).await;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hapax_sim::wire::{MovementKind, Outcome};
 use serde_json::{Value, json};
 
 use crate::shop::{Notice, Says, Shop};
 use crate::stage::{Stage, config, counted, pause};
+use hapax_sim::wire::{MovementKind, Outcome};
 
 async fn open(notices: Value) -> Stage {
     Stage::with_faults(json!({"notices": notices})).await

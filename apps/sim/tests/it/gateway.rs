@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use hapax_sim::Account;
-use hapax_sim::wire::MovementKind;
 use serde_json::{Value, json};
 
 use crate::client::{Call, case, key, verified};
 use crate::stage::{Stage, config, node, pause};
+use hapax_sim::Account;
+use hapax_sim::wire::MovementKind;
 
 fn sub(answer: &Value) -> (&str, &str) {
     (answer["code"].as_str().unwrap(), answer["sub_code"].as_str().unwrap_or_default())

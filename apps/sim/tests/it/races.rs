@@ -1,10 +1,10 @@
 //! Buyers who act at an awkward moment.
 
-use hapax_sim::wire::MovementKind;
 use serde_json::json;
 
 use crate::shop::Shop;
 use crate::stage::{Stage, counted};
+use hapax_sim::wire::MovementKind;
 
 #[tokio::test]
 async fn a_buyer_pays_between_the_query_and_the_close() {

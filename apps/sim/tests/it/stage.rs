@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hapax_sim::faults::Faults;
-use hapax_sim::{Account, Config, bind, wire};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -12,6 +10,8 @@ use tokio::task::JoinSet;
 
 use crate::client::{Call, key, verified};
 use crate::shop::Shop;
+use hapax_sim::faults::Faults;
+use hapax_sim::{Account, Config, bind, wire};
 
 /// Nothing here should take longer; the limit is for a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(15);

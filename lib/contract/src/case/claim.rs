@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
     stage::{Stage, checkpoint, complete, prints},
@@ -239,12 +239,15 @@ pub async fn a_repeat_finds_the_outcome(subject: &dyn Subject) {
     assert_eq!(stage.record(claim.id).await, record);
 }
 
-/// Sends claims from tasks of their own.
+/// Sends claims from tasks of their own that all begin at the same moment.
 async fn race(stage: &Stage<'_>, claims: impl Iterator<Item = Claim>) -> Vec<(Claim, Answer)> {
+    let claims: Vec<_> = claims.collect();
+    let start = Arc::new(Barrier::new(claims.len()));
     let mut racers = JoinSet::new();
     for claim in claims {
-        let store = Arc::clone(stage.store());
+        let (store, start) = (Arc::clone(stage.store()), Arc::clone(&start));
         racers.spawn(async move {
+            start.wait().await;
             let mut answers = store.apply(vec![Step::Claim(Box::new(claim.clone()))]).await;
             (claim, answers.remove(0))
         });

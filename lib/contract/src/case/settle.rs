@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::{sync::Barrier, task::JoinSet};
+
 use crate::{
     stage::{Stage, complete, doubt, happened, holders_steps, nonce, release, settle, value},
     subject::Subject,
@@ -126,9 +128,17 @@ pub async fn a_late_completion_and_a_ruling_have_one_winner(subject: &dyn Subjec
         stage.apply(Step::Renew { fence, lease: std::time::Duration::ZERO }).await;
         let (left, right) = (Arc::clone(stage.store()), Arc::clone(stage.store()));
         let ruling = settle(fence, 9, Ruling::NothingHappened { memory: stage.beats(9) });
-        let mut race = tokio::task::JoinSet::new();
-        race.spawn(async move { (0, left.apply(vec![complete(fence, "late")]).await) });
-        race.spawn(async move { (1, right.apply(vec![ruling]).await) });
+        let start = Arc::new(Barrier::new(2));
+        let (first, second) = (Arc::clone(&start), start);
+        let mut race = JoinSet::new();
+        race.spawn(async move {
+            first.wait().await;
+            (0, left.apply(vec![complete(fence, "late")]).await)
+        });
+        race.spawn(async move {
+            second.wait().await;
+            (1, right.apply(vec![ruling]).await)
+        });
         let mut ends = race.join_all().await;
         ends.sort_by_key(|(who, _)| *who);
 

@@ -19,7 +19,7 @@ use crate::{
     decide::{Decision, Grant, decide},
     error::{Error, Kind},
     outcome::Outcome,
-    record::Fence,
+    record::{Fence, Nonce},
     store::{self, Answer, Claim, Found, Step},
 };
 
@@ -91,7 +91,7 @@ impl Call {
             Busy::Wait(longest) => longest,
         };
         let give_up_at = shared.clock.now() + patience;
-        let mut attempt = Attempt { call: self, claim: self.claim(shared.nonce()?), give_up_at };
+        let mut attempt = Attempt { call: self, claim: self.claim(Nonce::random()?), give_up_at };
         for _ in 0..ROUNDS_MAX {
             let begun = match shared.flights.join(self.id) {
                 Place::Lead(seat) => return attempt.lead(seat).await,
@@ -139,7 +139,7 @@ impl Attempt<'_> {
                 Decision::Run(_) | Decision::Verify(_) | Decision::Spent => {
                     if !look_first {
                         rounds += 1;
-                        self.claim.nonce = self.shared().nonce()?;
+                        self.claim.nonce = Nonce::random()?;
                     }
                     if rounds >= ROUNDS_MAX {
                         return Err(Error::new(Kind::Unavailable, "claim a record that changes"));

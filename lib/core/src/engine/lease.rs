@@ -412,7 +412,8 @@ async fn persist(mut held: Box<Held>, step: Step) -> Result<(), Error> {
             Answer::Away(fault) | Answer::Unsure(fault) => fault,
         };
         if clock.now() >= give_up_at {
-            tracing::error!(record = %held.work.fence().id.short(), "gave up storing how an attempt ended");
+            let record = held.work.fence().id.short();
+            tracing::error!(%record, "gave up storing how an attempt ended");
             return Err(Error::unsure("end the attempt", fault));
         }
         clock.sleep(pauses.next().unwrap_or_default()).await;

@@ -35,7 +35,7 @@ pub use self::{
 };
 use self::{flight::Flights, operation::Declared, watchdog::Watchdog};
 use crate::{
-    error::Error,
+    error::{Error, Kind},
     id::{Actor, Id, OperationName},
     invalid::Invalid,
     record::Nonce,
@@ -48,7 +48,8 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 /// use bytes::Bytes;
-/// use hapax_core::{Begin, BusinessKey, Effect, Hapax, Outcome, Policy, Tenant, store::MemoryStore};
+/// use hapax_core::{Begin, BusinessKey, Effect, Hapax, Outcome, Policy, Tenant};
+/// use hapax_core::store::MemoryStore;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let hapax = Hapax::new(Arc::new(MemoryStore::new()));
@@ -150,7 +151,7 @@ impl Hapax {
     /// Declares an operation under its stable name. Declare each one once, at start-up.
     ///
     /// # Errors
-    /// [`Kind::Invalid`](crate::Kind::Invalid) if the name is taken or breaks a rule, if outcomes are kept for a
+    /// [`Kind::Invalid`] if the name is taken or breaks a rule, if outcomes are kept for a
     /// shorter time than callers may send again, or if the store survives less than is needed.
     pub fn declare(&self, name: &str, policy: Policy) -> Result<Operation, Error> {
         policy.check(&self.shared.store.capabilities())?;
@@ -213,13 +214,22 @@ impl Shared {
         found.map_err(|fault| Error::away("look at the record", fault))
     }
 
-    fn nonce(&self) -> Result<Nonce, Error> {
-        Nonce::random()
-    }
-
     fn operations(&self) -> std::sync::MutexGuard<'_, HashMap<OperationName, Arc<Declared>>> {
         // Inserting leaves nothing half done.
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Nonce {
+    /// A nonce from the machine's random source.
+    ///
+    /// # Errors
+    /// [`Kind::Unavailable`] if the machine has no random bytes.
+    pub fn random() -> Result<Self, Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|cause| Error::caused(Kind::Unavailable, "draw random bytes", cause))?;
+        Ok(Self::from_bytes(bytes))
     }
 }
 

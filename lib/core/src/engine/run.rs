@@ -63,11 +63,14 @@ impl Call {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use hapax_core::{BusinessKey, Effect, End, Hapax, Policy, Ran, Tenant, store::MemoryStore};
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// # use hapax_core::{BusinessKey, Effect, End, Hapax, Policy, Ran, Tenant};
+    /// # use hapax_core::store::MemoryStore;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    /// # runtime.unwrap().block_on(async {
     /// # let hapax = Hapax::new(Arc::new(MemoryStore::new()));
     /// let reserve = hapax.declare("seat.reserve", Policy::new(Effect::Opaque))?;
-    /// let call = || reserve.business(Tenant::parse("shop").unwrap(), BusinessKey::parse("A1").unwrap());
+    /// let shop = Tenant::parse("shop").unwrap();
+    /// let call = || reserve.business(shop.clone(), BusinessKey::parse("A1").unwrap());
     ///
     /// let first = call().run(|_| async { End::Done(7_u32) }).await?;
     /// let again = call().run(|_| async { End::Done(8_u32) }).await?;

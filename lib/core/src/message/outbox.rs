@@ -41,7 +41,7 @@ impl MessageId {
     /// # Errors
     /// [`Invalid`] if it is anything else.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        from_hex(text).map(Self).ok_or(Invalid::new("message id", "must be 32 hex digits"))
+        from_hex(text).map(Self).ok_or_else(|| Invalid::new("message id", "must be 32 hex digits"))
     }
 
     /// Reads an id that a store kept.

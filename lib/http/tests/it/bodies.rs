@@ -11,8 +11,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_core::{Clock, Effect, Hapax, Policy, SystemClock, store::MemoryStore};
-use hapax_http::{Caller, IdempotencyLayer, Refusal};
 use http::{Request, Response, request::Parts};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
@@ -27,6 +25,8 @@ use crate::{
     site::{Plan, Site, answer},
     wire::{Answer, Ask},
 };
+use hapax_core::{Clock, Effect, Hapax, Policy, SystemClock, store::MemoryStore};
+use hapax_http::{Caller, IdempotencyLayer, Refusal};
 
 const MIB: usize = 1024 * 1024;
 

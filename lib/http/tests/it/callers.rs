@@ -6,13 +6,13 @@ use std::sync::{
 };
 
 use axum::{Router, middleware, routing::any};
-use hapax_core::{Effect, Hapax, Policy, store::MemoryStore};
-use hapax_http::{FromExtension, IdempotencyLayer, Refusal};
 
 use crate::{
     site::{Effects, Plan, answer, authenticate, listen},
     wire::Ask,
 };
+use hapax_core::{Effect, Hapax, Policy, store::MemoryStore};
+use hapax_http::{FromExtension, IdempotencyLayer, Refusal};
 
 /// Guards tenant, principal and operation in the id: without one of them there are four effects.
 #[tokio::test]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use axum::body::Body;
-use hapax_core::{Effect, FOLLOWERS_PER_KEY_MAX};
 use http::Request;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use crate::site::{Plan, Site, answer};
+use hapax_core::{Effect, FOLLOWERS_PER_KEY_MAX};
 
 const DUPLICATES: usize = 10_000;
 

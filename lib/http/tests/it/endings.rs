@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use axum::{Json, http::StatusCode, response::IntoResponse, routing::any};
 use bytes::Bytes;
-use hapax_core::Effect;
-use hapax_http::{Checked, Ended, Idempotent, Verdict};
 use http::Response;
 
 use crate::{
     site::{Effects, Plan, Site, answer},
     wire::Ask,
 };
+use hapax_core::Effect;
+use hapax_http::{Checked, Ended, Idempotent, Verdict};
 
 #[derive(serde::Deserialize)]
 struct Order {

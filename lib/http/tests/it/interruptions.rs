@@ -9,8 +9,6 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use hapax_core::{Clock, Effect, Hapax, Policy, SystemClock, store::MemoryStore, store::Step};
-use hapax_http::{Caller, Idempotency, IdempotencyLayer, Idempotent, InFlight, Refusal};
 use http::{Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full};
 use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinSet};
@@ -20,6 +18,8 @@ use crate::{
     site::{Effects, Plan, answer},
     wire::Ask,
 };
+use hapax_core::{Clock, Effect, Hapax, Policy, SystemClock, store::MemoryStore, store::Step};
+use hapax_http::{Caller, Idempotency, IdempotencyLayer, Idempotent, InFlight, Refusal};
 
 const EFFECTS: [Effect; 4] = [
     Effect::Transactional,

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use axum::body::Body;
-use hapax_core::Effect;
-use hapax_http::{
-    KeyRule,
-    header::{IDEMPOTENCY_KEY, IDEMPOTENT_TOKEN},
-};
 use http::{HeaderName, HeaderValue, Request};
 use tower::ServiceExt;
 
 use crate::{
     site::{Plan, Site, answer},
     wire::Ask,
+};
+use hapax_core::Effect;
+use hapax_http::{
+    KeyRule,
+    header::{IDEMPOTENCY_KEY, IDEMPOTENT_TOKEN},
 };
 
 async fn site(

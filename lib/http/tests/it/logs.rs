@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{Effect, store::Step};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::{
     site::{Plan, answer},
     wire::Ask,
 };
+use hapax_core::{Effect, store::Step};
 
 const SECRET: &str = "s3cr3t-k3y-0f-ann";
 

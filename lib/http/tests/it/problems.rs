@@ -1,9 +1,9 @@
 //! Every problem as it goes over the wire.
 
 use axum::{Router, response::IntoResponse, routing::any};
-use hapax_http::{Code, Idempotent, Problem};
 
 use crate::{site::listen, wire::Ask};
+use hapax_http::{Code, Idempotent, Problem};
 
 /// Guards the table in `problem.rs`.
 #[tokio::test]

@@ -3,7 +3,6 @@
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream;
-use hapax_core::{Clock, Effect, TestClock, Timestamp};
 use http::HeaderName;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -12,6 +11,7 @@ use crate::{
     site::{Plan, Site, answer},
     wire::{Answer, Ask},
 };
+use hapax_core::{Clock, Effect, TestClock, Timestamp};
 
 /// gzip of `{"ok":true}`.
 const GZIP: [u8; 31] = [
@@ -32,17 +32,17 @@ fn chunked(chunks: &'static [&'static str]) -> Body {
     Body::from_stream(stream::iter(chunks))
 }
 
-/// What the handler answers below `/work/…`.
+/// What the handler answers below `/jobs/…`.
 fn answers(path: &str) -> Response {
     match path {
-        "/work/binary" => built(
+        "/jobs/binary" => built(
             200,
             &[("content-type", "application/octet-stream")],
             Bytes::from_static(&[0xff, 0xfe, 0x00, 0x80, 0x41, 0x0d, 0x0a]),
         ),
-        "/work/empty" => built(204, &[("etag", "\"v1\"")], Body::empty()),
-        "/work/see-other" => built(303, &[("location", "/orders/7")], Body::empty()),
-        "/work/links" => built(
+        "/jobs/empty" => built(204, &[("etag", "\"v1\"")], Body::empty()),
+        "/jobs/see-other" => built(303, &[("location", "/orders/7")], Body::empty()),
+        "/jobs/links" => built(
             201,
             &[
                 ("link", "</a>; rel=\"next\", </b>; rel=\"prev\""),
@@ -53,7 +53,7 @@ fn answers(path: &str) -> Response {
             ],
             "two lines",
         ),
-        "/work/comma" => built(
+        "/jobs/comma" => built(
             200,
             &[
                 ("content-disposition", "attachment; filename=\"a, b; c.csv\""),
@@ -61,15 +61,15 @@ fn answers(path: &str) -> Response {
             ],
             "1,2",
         ),
-        "/work/gzip" => built(
+        "/jobs/gzip" => built(
             200,
             &[("content-type", "application/json"), ("content-encoding", "gzip")],
             Bytes::from_static(&GZIP),
         ),
-        "/work/chunked" => {
+        "/jobs/chunked" => {
             built(200, &[("content-type", "text/plain")], chunked(&["one ", "", "two"]))
         }
-        "/work/latin" => {
+        "/jobs/latin" => {
             let mut response = built(200, &[], "x");
             let value = http::HeaderValue::from_bytes(b"attachment; filename=\"caf\xe9\"").unwrap();
             response.headers_mut().insert("content-disposition", value);
@@ -128,7 +128,7 @@ async fn a_replay_is_the_first_answer() {
         if case == "latin" {
             continue; // not text: compared below
         }
-        let ask = Ask::post(&format!("/work/{case}")).by("shop/ann").key(case);
+        let ask = Ask::post(&format!("/jobs/{case}")).by("shop/ann").key(case);
         let ask = ask.line("x-request-id", "req-1");
         let (first, replay) = (ask.send(site.address).await, ask.send(site.address).await);
         assert_eq!((first.status, &first.body), (replay.status, &replay.body), "{case}");
@@ -146,7 +146,7 @@ async fn a_header_that_is_not_utf8_is_given_again_as_it_was() {
     use tower::ServiceExt;
     let site = site().await;
     for _ in 0..2 {
-        let request = http::Request::post("/work/latin")
+        let request = http::Request::post("/jobs/latin")
             .header("authorization", "shop/ann")
             .header("idempotency-key", "latin")
             .body(Body::empty())
@@ -162,7 +162,7 @@ async fn a_header_that_is_not_utf8_is_given_again_as_it_was() {
 #[tokio::test]
 async fn a_replay_over_http2_is_the_same_answer() {
     let site = site().await;
-    let first = Ask::post("/work/chunked").by("shop/ann").key("k-1").send(site.address).await;
+    let first = Ask::post("/jobs/chunked").by("shop/ann").key("k-1").send(site.address).await;
     assert_eq!((first.text().as_str(), first.line("content-length")), ("one two", Some("7")));
 
     let socket = tokio::net::TcpStream::connect(site.address).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_replay_over_http2_is_the_same_answer() {
             .unwrap();
     let mut driver = tokio::task::JoinSet::new();
     driver.spawn(async move { drop(connection.await) });
-    let request = http::Request::post(format!("http://{}/work/chunked", site.address))
+    let request = http::Request::post(format!("http://{}/jobs/chunked", site.address))
         .header("authorization", "shop/ann")
         .header("idempotency-key", "k-1")
         .body(Empty::<Bytes>::new())

@@ -1,14 +1,14 @@
 //! A handler that closes the record itself, in its own transaction.
 
 use bytes::Bytes;
-use hapax_core::Effect;
-use hapax_http::Idempotent;
 use http::Response;
 
 use crate::{
     site::{Plan, answer},
     wire::Ask,
 };
+use hapax_core::Effect;
+use hapax_http::Idempotent;
 
 /// Guards the `let Some(lease) = .. else` in `Turn::run`: what the handler sealed is not stored
 /// again, and the repeat gets the very response.

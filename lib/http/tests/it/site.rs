@@ -19,6 +19,8 @@ use axum::{
     routing::any,
 };
 use futures_util::future::{BoxFuture, ready};
+use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
+
 use hapax_core::{
     Clock, Effect, Hapax, Id, Policy, SystemClock,
     store::{
@@ -26,7 +28,6 @@ use hapax_core::{
     },
 };
 use hapax_http::{Caller, FromExtension, IdempotencyLayer, STATUS_PATH, StatusRoutes};
-use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 type Script = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
@@ -145,7 +146,7 @@ impl Plan {
         self.serve_route(handler, effects).await
     }
 
-    /// Serves a handler of its own at `/work` and `/work/{*rest}`.
+    /// Serves a handler of its own at `/work` and `/jobs/{*rest}`.
     pub(crate) async fn serve_route(
         self,
         handler: axum::routing::MethodRouter,
@@ -158,7 +159,7 @@ impl Plan {
         let guard = (self.layer)(IdempotencyLayer::new(operation, FromExtension));
         let router = Router::new()
             .route("/work", handler.clone())
-            .route("/work/{*rest}", handler)
+            .route("/jobs/{*rest}", handler)
             .layer(guard.status_at(STATUS_PATH))
             .merge(StatusRoutes::new(hapax.clone(), FromExtension).router())
             .layer(middleware::from_fn(authenticate));

@@ -8,8 +8,6 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::stream;
-use hapax_core::{Clock, Effect, SystemClock};
-use hapax_http::Streamed;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tokio::{
@@ -21,6 +19,8 @@ use crate::{
     site::{Plan, Site, answer},
     wire::{Ask, read_chunk, read_head},
 };
+use hapax_core::{Clock, Effect, SystemClock};
+use hapax_http::Streamed;
 
 const CAP: usize = 4096;
 
@@ -60,7 +60,7 @@ async fn answers_around_the_bound_arrive_whole() {
     let mut runs = 0;
     for shape in ["whole", "chunks"] {
         for length in [0, 1, CAP - 1, CAP, CAP + 1, 3 * CAP, 1024 * 1024] {
-            let ask = Ask::post(&format!("/work/{shape}/{length}")).by("shop/ann");
+            let ask = Ask::post(&format!("/jobs/{shape}/{length}")).by("shop/ann");
             let ask = ask.key(&format!("{shape}-{length}"));
             let first = ask.send(site.address).await;
             runs += 1;

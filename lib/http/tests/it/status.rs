@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use hapax_core::{Busy, Effect, Principal, RequestKey, Tenant};
-use hapax_http::{BusyStatus, InFlight, MismatchStatus};
 use tokio::task::JoinSet;
 
 use crate::{
     site::{Plan, answer},
     wire::{Answer, Ask},
 };
+use hapax_core::{Busy, Effect, Principal, RequestKey, Tenant};
+use hapax_http::{BusyStatus, InFlight, MismatchStatus};
 
 fn ask(key: &str) -> Ask {
     Ask::post("/work").by("shop/ann").key(key).json("{}")

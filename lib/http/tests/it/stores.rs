@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use hapax_core::{Effect, Policy, store::Step};
-use hapax_http::StoreDown;
-
 use crate::{
     site::{Plan, Site, answer, until},
     wire::Ask,
 };
+use hapax_core::{Effect, Policy, store::Step};
+use hapax_http::StoreDown;
 
 async fn site(rule: StoreDown, policy: impl FnOnce(Policy) -> Policy) -> Site {
     Plan::new(Effect::Opaque)

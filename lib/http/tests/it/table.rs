@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{Clock, Effect, TestClock, Timestamp};
 use tokio::task::JoinSet;
 
 use crate::{
     site::{Plan, Site, answer},
     wire::{Answer, Ask},
 };
+use hapax_core::{Clock, Effect, TestClock, Timestamp};
 
 #[derive(Clone, Copy, Debug)]
 enum State {

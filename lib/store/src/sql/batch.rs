@@ -6,10 +6,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hapax_core::{
-    Class, Epoch, Grant, Id, Nonce, Timestamp,
-    store::{Answer, Event, Fault, FaultKind, Found, Step},
-};
 use sqlx::Transaction;
 
 use super::{
@@ -21,6 +17,10 @@ use super::{
     store::Sql,
 };
 use crate::error::{Error, Kind};
+use hapax_core::{
+    Class, Epoch, Grant, Id, Nonce, Timestamp,
+    store::{Answer, Event, Fault, FaultKind, Found, Step},
+};
 
 /// Takes the steps; `out[i]` answers `steps[i]`.
 pub(super) async fn apply<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Vec<Answer> {

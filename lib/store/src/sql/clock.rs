@@ -4,10 +4,9 @@
 //! in another process and after the machine's clock was set back
 //! (`the_clock_never_goes_back`).
 
-use hapax_core::Timestamp;
-
 use super::dialect::{Conn, Dialect};
 use crate::error::{Error, Kind};
+use hapax_core::Timestamp;
 
 /// Reads the time inside a transaction and raises the mark that others read.
 pub(super) async fn tick<D: Dialect>(conn: &mut Conn<D>) -> Result<Timestamp, Error> {

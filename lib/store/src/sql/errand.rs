@@ -1,35 +1,27 @@
 //! Small writes of the store's own: those that meet at the busy writer share a transaction.
 //!
-//! Invariant: every errand that was queued is answered, also when its caller is gone or a
-//! transaction fails (`an_errand_that_fails_harms_no_other`).
+//! Invariant: an errand that the database refuses harms no other in its transaction
+//! (`an_errand_that_fails_harms_no_other`).
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::{
+    clock,
+    dialect::{Conn, Dialect},
+    gather::answered,
+    locks, outbox,
+    store::Sql,
+};
+use crate::error::Error;
 use hapax_core::{
     Actor, Nonce, Timestamp,
     lock::{Hold, LockName},
     message::{Burial, Delivery, MessageId},
     store::{Fault, FaultKind},
 };
-use tokio::sync::oneshot;
-
-use super::{
-    clock,
-    dialect::{Conn, Dialect},
-    locks, outbox,
-    store::Sql,
-};
-use crate::error::Error;
-
-/// Errands of one transaction: each is a statement or two.
-const BATCH_MAX: usize = 256;
-/// Errands that may wait. Beyond this the writer is overloaded and says so at once.
-const QUEUE_MAX: usize = 16_384;
 
 /// A small write.
 #[derive(Clone, Debug)]
@@ -67,90 +59,21 @@ impl Done {
     }
 }
 
-type Caller = oneshot::Sender<Result<Done, Fault>>;
-
-/// The errands that wait for the writer.
-#[derive(Default)]
-pub(super) struct Errands(Mutex<Queue>);
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<(Errand, Caller)>,
-    /// A task works on them.
-    is_driven: bool,
-}
-
-impl Errands {
-    /// Every change under this lock is complete when it is let go.
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The next errands; without any the task is over.
-    fn batch(&self) -> Vec<(Errand, Caller)> {
-        let mut queue = self.queue();
-        let count = std::cmp::min(queue.waiting.len(), BATCH_MAX);
-        queue.is_driven = count > 0;
-        queue.waiting.drain(..count).collect()
-    }
-}
-
-/// The task that works on the errands. If it dies, those that wait are told, and the next errand
-/// starts another.
-struct Driving<'a> {
-    errands: &'a Errands,
-    is_over: bool,
-}
-
-impl Drop for Driving<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            let mut queue = self.errands.queue();
-            queue.is_driven = false;
-            // A caller hears of it as its end of the answer is dropped.
-            queue.waiting.clear();
-        }
-    }
-}
-
 impl<D: Dialect> Sql<D> {
-    /// Queues an errand; a writer that is free takes it at once.
+    /// Sends an errand; one that meets others at the busy writer shares their transaction.
     pub(super) fn errand(&self, errand: Errand) -> BoxFuture<'static, Result<Done, Fault>> {
-        let (caller, answer) = oneshot::channel();
-        let mut queue = self.shared().errands.queue();
-        if queue.waiting.len() >= QUEUE_MAX {
-            let fault = Fault::new(FaultKind::Full, "too many errands wait for the writer");
-            return Box::pin(std::future::ready(Err(fault)));
-        }
-        queue.waiting.push_back((errand, caller));
-        let starts = !std::mem::replace(&mut queue.is_driven, true);
-        drop(queue);
-        if starts {
+        let ticket = match self.shared().errands.enter(errand) {
+            Ok(ticket) => ticket,
+            Err(fault) => return Box::pin(std::future::ready(Err(fault))),
+        };
+        if ticket.starts_lane {
             let sql = self.clone();
-            self.owned(async move { drive(&sql).await });
+            self.owned(async move {
+                let work = async |errands: Vec<Errand>| run(&sql, &errands).await;
+                sql.shared().errands.drive(work).await;
+            });
         }
-        Box::pin(async move {
-            let died = || Err(Fault::new(FaultKind::Unavailable, "the errand's task died"));
-            answer.await.unwrap_or_else(|_| died())
-        })
-    }
-}
-
-async fn drive<D: Dialect>(sql: &Sql<D>) {
-    let mut driving = Driving { errands: &sql.shared().errands, is_over: false };
-    loop {
-        let batch = driving.errands.batch();
-        if batch.is_empty() {
-            // The queue has said so under its lock: another task may drive already.
-            driving.is_over = true;
-            return;
-        }
-        let (errands, callers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        let answers = run(sql, &errands).await;
-        for (caller, answer) in callers.into_iter().zip(answers) {
-            // A caller that is gone needs no answer.
-            drop(caller.send(answer));
-        }
+        Box::pin(answered(ticket.answer))
     }
 }
 

@@ -3,7 +3,6 @@
 //! Invariant: a message counts as seen exactly if the work that it caused was committed
 //! (`a_rolled_back_message_is_first_again`).
 
-use hapax_core::message::{MessageId, Received};
 use sqlx::Transaction;
 
 use super::{
@@ -11,6 +10,7 @@ use super::{
     store::Sql,
 };
 use crate::error::Error;
+use hapax_core::message::{MessageId, Received};
 
 impl<D: Dialect> Sql<D> {
     /// Says whether `consumer` sees the message for the first time, and remembers it when the

@@ -5,7 +5,6 @@
 
 use std::{fmt, ops::Deref};
 
-use hapax_core::{Lease, Outcome, Resolved, Sealing, Timestamp, Work};
 use serde::Serialize;
 use sqlx::Transaction;
 
@@ -15,6 +14,7 @@ use super::{
     store::{Sql, finished},
 };
 use crate::error::{Error, Kind};
+use hapax_core::{Lease, Outcome, Resolved, Sealing, Timestamp, Work};
 
 impl<D: Dialect> Sql<D> {
     /// Ties the lease to a transaction of the caller on this database.

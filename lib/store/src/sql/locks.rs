@@ -6,11 +6,6 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hapax_core::{
-    Nonce, Timestamp,
-    lock::{Hold, LockName, Locks},
-    store::{Fault, FaultKind},
-};
 
 use super::{
     dialect::{Bind, Conn, Dialect},
@@ -19,6 +14,11 @@ use super::{
     store::{Sql, next},
 };
 use crate::error::{Error, Kind};
+use hapax_core::{
+    Nonce, Timestamp,
+    lock::{Hold, LockName, Locks},
+    store::{Fault, FaultKind},
+};
 
 impl<D: Dialect> Sql<D> {
     fn hold(&self, errand: Errand) -> BoxFuture<'static, Result<Hold, Fault>> {

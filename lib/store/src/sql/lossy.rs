@@ -7,10 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_core::{
-    Begin, BusinessKey, Effect, Hapax, Operation, Policy, Ran, Tenant,
-    store::{Answer, Step, Store},
-};
 use sqlx::{Pool, Transaction, sqlite::SqliteConnection};
 use tempfile::TempDir;
 
@@ -20,6 +16,10 @@ use super::{
     row::Row,
 };
 use crate::error::{Error, Kind};
+use hapax_core::{
+    Begin, BusinessKey, Effect, Hapax, Operation, Policy, Ran, Tenant,
+    store::{Answer, Step, Store},
+};
 
 /// The dialect. Its COMMITs meet the faults of the line, in their order.
 pub(super) struct Lossy;

@@ -5,7 +5,6 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use hapax_core::{Clock, SystemClock, backoff};
 use sqlx::{
     Pool, SqlSafeStr,
     migrate::{Migrate, MigrateError, MigrationType, Migrator},
@@ -17,6 +16,7 @@ use super::{
     write::{RERUN_PAUSES, RUNS_MAX},
 };
 use crate::error::{Error, Kind};
+use hapax_core::{Clock, SystemClock, backoff};
 
 /// The table in which it is written what was done.
 const TABLE: &str = "_hapax_migrations";

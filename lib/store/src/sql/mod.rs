@@ -9,6 +9,7 @@ mod clock;
 mod dialect;
 mod errand;
 mod fate;
+mod gather;
 mod inbox;
 mod join;
 mod locks;

@@ -7,15 +7,6 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hapax_core::{
-    Actor, Invalid, Nonce, Timestamp,
-    message::{
-        Burial, Delivery, Depth, Letter, Letters, Message, MessageId, Outbox, PAYLOAD_BYTES_MAX,
-        Topic,
-    },
-    millis,
-    store::{Fault, FaultKind, bounded_note},
-};
 use sqlx::Transaction;
 
 use super::{
@@ -25,6 +16,15 @@ use super::{
     store::{Sql, answer, next},
 };
 use crate::error::Error;
+use hapax_core::{
+    Actor, Invalid, Nonce, Timestamp,
+    message::{
+        Burial, Delivery, Depth, Letter, Letters, Message, MessageId, Outbox, PAYLOAD_BYTES_MAX,
+        Topic,
+    },
+    millis,
+    store::{Fault, FaultKind, bounded_note},
+};
 
 /// Longest key, in bytes: the bound of [`Message::key`].
 const KEY_BYTES_MAX: usize = 255;

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hapax_core::{millis, purge::Purge, store::Fault};
 
 use super::{
     clock,
@@ -15,6 +14,7 @@ use super::{
     store::{Sql, answer},
 };
 use crate::error::Error;
+use hapax_core::{millis, purge::Purge, store::Fault};
 
 /// Old rows of one kind, for core's purger.
 #[derive(Clone)]

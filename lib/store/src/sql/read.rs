@@ -1,17 +1,20 @@
 //! Reads: snapshots without a lock, on connections that cannot write.
 
-use hapax_core::{
-    Id, Invalid, Record, Status, Timestamp,
-    store::{Entry, Event, Fault, Found, Page, Scan},
-};
-
 use super::{
     dialect::{Bind, Conn, Dialect},
+    gather::answered,
     row::Row,
     sheet,
     store::Sql,
 };
 use crate::error::{Error, Kind};
+use std::future::ready;
+
+use futures_util::future::BoxFuture;
+use hapax_core::{
+    Id, Invalid, Record, Status, Timestamp,
+    store::{Entry, Event, Fault, Found, Page, Scan},
+};
 
 /// Lines of one record's history: the bound of the trait.
 const HISTORY_ROWS_MAX: i64 = 1000;
@@ -27,19 +30,32 @@ pub(super) async fn now<D: Dialect>(sql: &Sql<D>) -> Result<Timestamp, Error> {
     )
 }
 
-/// `out[i]` is the record of `ids[i]`, as it stands for readers.
-///
-/// A row that is damaged harms only its own answer.
-pub(super) async fn look<D: Dialect>(
-    sql: &Sql<D>,
-    ids: &[Id],
-) -> Result<Vec<Result<Found, Fault>>, Error> {
-    let rows = D::read(sql.readers(), D::LOOK, vec![Bind::Text(sheet::ids(ids))]).await?;
-    let found = in_order(rows, ids.len())?;
-    Ok(found.into_iter().map(|found| found.map_err(Error::into_fault)).collect())
+/// The record of `id` as it stands for readers. Looks that meet at busy readers share one.
+pub(super) fn look<D: Dialect>(sql: &Sql<D>, id: Id) -> BoxFuture<'static, Result<Found, Fault>> {
+    let ticket = match sql.shared().looks.enter(id) {
+        Ok(ticket) => ticket,
+        Err(fault) => return Box::pin(ready(Err(fault))),
+    };
+    if ticket.starts_lane {
+        let sql = sql.clone();
+        sql.clone().owned(async move {
+            sql.shared().looks.drive(async |ids: Vec<Id>| look_at(&sql, &ids).await).await;
+        });
+    }
+    Box::pin(answered(ticket.answer))
 }
 
-/// The same inside a transaction; the caller has its own time.
+/// `out[i]` is the record of `ids[i]`. A row that is damaged harms only its own answer.
+async fn look_at<D: Dialect>(sql: &Sql<D>, ids: &[Id]) -> Vec<Result<Found, Fault>> {
+    let binds = vec![Bind::Text(sheet::ids(ids))];
+    let rows = D::read(sql.readers(), D::LOOK, binds).await.map_err(Error::from);
+    match rows.and_then(|rows| in_order(rows, ids.len())) {
+        Ok(found) => found.into_iter().map(|found| found.map_err(Error::into_fault)).collect(),
+        Err(error) => vec![Err(error.into_fault()); ids.len()],
+    }
+}
+
+/// The records inside a transaction; the caller has its own time.
 pub(super) async fn look_within<D: Dialect>(
     conn: &mut Conn<D>,
     ids: &[Id],

@@ -3,6 +3,7 @@
 use std::{time::Duration, vec};
 
 use bytes::Bytes;
+
 use hapax_core::{
     Actor, Class, Epoch, Id, Identity, Invalid, Nonce, OperationName, Outcome, Prints, Record,
     Scope, State, Terms, Timestamp,

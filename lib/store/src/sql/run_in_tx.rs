@@ -8,9 +8,6 @@
 
 use std::future::Future;
 
-use hapax_core::{
-    Begin, Call, Class, Clock, Lease, Outcome, Ran, Resolved, Sealing, SystemClock, backoff,
-};
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::Transaction;
 
@@ -23,6 +20,9 @@ use super::{
     write::{RERUN_PAUSES, RUNS_MAX},
 };
 use crate::error::{Error, Kind};
+use hapax_core::{
+    Begin, Call, Class, Clock, Lease, Outcome, Ran, Resolved, Sealing, SystemClock, backoff,
+};
 
 /// What a closure says about its transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

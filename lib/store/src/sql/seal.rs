@@ -5,7 +5,6 @@
 //! (`a_zombie_is_refused_and_changes_nothing`, `a_transaction_that_ended_itself_is_not_sealed`).
 
 use bytes::Bytes;
-use hapax_core::{Outcome, Sealing, Timestamp, store::Event};
 use serde::Serialize;
 
 use super::{
@@ -14,6 +13,7 @@ use super::{
     sheet::{self, FencedRow, JournalRow},
 };
 use crate::error::{Error, Kind};
+use hapax_core::{Outcome, Sealing, Timestamp, store::Event};
 
 /// Sets the witness that the transaction lives.
 pub(super) async fn set_witness<D: Dialect>(conn: &mut Conn<D>) -> Result<(), Error> {

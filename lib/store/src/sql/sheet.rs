@@ -3,13 +3,13 @@
 //! Spans are added to the store's now here, by core's rule, so that no engine adds in its own.
 
 use bytes::Bytes;
+use serde::{Serialize, Serializer};
+
+use crate::error::{Error, Kind};
 use hapax_core::{
     Actor, Epoch, Fence, Id, Outcome, PRINT_BYTES, Retention, Timestamp, millis,
     store::{Claim, Event, Ruling, Step, bounded_note},
 };
-use serde::{Serialize, Serializer};
-
-use crate::error::{Error, Kind};
 
 /// Longest text of one JSON array. Larger batches go out in several statements: an array is
 /// parsed as a whole and held in memory twice.

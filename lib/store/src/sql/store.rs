@@ -5,14 +5,7 @@
 
 use std::{fmt, future::Future, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use futures_util::future::BoxFuture;
-use hapax_core::{
-    Clock, Id, SystemClock, Timestamp, backoff,
-    store::{
-        Answer, Capabilities, Durability, Entry, Fault, FaultKind, Found, Page, Reading, Scan,
-        Sharing, Step, Store,
-    },
-};
+use futures_util::future::{BoxFuture, join_all};
 use sqlx::{Pool, Transaction, migrate::Migrator};
 use tokio::{
     runtime::Handle,
@@ -23,6 +16,13 @@ use tokio_util::task::TaskTracker;
 
 use super::{batch, dialect::Dialect, errand::Errands, fate::Fate, migrate, purge, read};
 use crate::error::{Error, Kind};
+use hapax_core::{
+    Clock, Id, SystemClock, Timestamp, backoff,
+    store::{
+        Answer, Capabilities, Durability, Entry, Fault, FaultKind, Found, Page, Reading, Scan,
+        Sharing, Step, Store,
+    },
+};
 
 /// Steps of one transaction: more rows gain nothing and delay everybody in it.
 const BATCH_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
@@ -30,6 +30,9 @@ const BATCH_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 const BEGIN_TRIES: usize = 3;
 /// Pauses between two tries stay below a second.
 const BEGIN_PAUSES: Duration = Duration::from_secs(4);
+/// Looks that are under way at once. Those that meet at busy readers share the next statement,
+/// which costs a fraction of a statement each.
+const LOOK_LANES: usize = 2;
 /// Shards of the change hints: a waiter wakes for a 64th of all changes.
 const HINTS: usize = 64;
 
@@ -45,7 +48,8 @@ pub(super) struct Shared<D: Dialect> {
     gate: Arc<Semaphore>,
     /// The longest that a business transaction may hold the writer.
     pub(super) hold_max: Duration,
-    pub(super) errands: Errands,
+    pub(super) errands: Gather<Errand, Done>,
+    pub(super) looks: Gather<Id, Found>,
     hints: Vec<watch::Sender<()>>,
     pub(super) freed: watch::Sender<()>,
     pub(super) written: watch::Sender<()>,
@@ -66,7 +70,8 @@ impl<D: Dialect> Sql<D> {
             readers,
             gate: Arc::new(Semaphore::new(1)),
             hold_max,
-            errands: Errands::default(),
+            errands: Gather::new(1),
+            looks: Gather::new(LOOK_LANES),
             hints: std::iter::repeat_with(hint).take(HINTS).collect(),
             freed: hint(),
             written: hint(),
@@ -235,9 +240,8 @@ impl<D: Dialect> Store for Sql<D> {
     }
 
     fn look(&self, ids: Vec<Id>) -> BoxFuture<'static, Vec<Result<Found, Fault>>> {
-        let (sql, count) = (self.clone(), ids.len());
-        let task = self.owned(async move { read::look(&sql, &ids).await });
-        Box::pin(async move { answer(task).await.unwrap_or_else(|fault| vec![Err(fault); count]) })
+        let looks: Vec<_> = ids.into_iter().map(|id| read::look(self, id)).collect();
+        Box::pin(join_all(looks))
     }
 
     fn changed(&self, id: Id) -> BoxFuture<'static, ()> {

@@ -3,7 +3,6 @@
 //! Invariant: a version of an entity is left once; of two transactions that both want to leave
 //! it, one is refused (`a_version_is_left_once`).
 
-use hapax_core::{Actor, Invalid, Timestamp, machine::Transition};
 use sqlx::Transaction;
 
 use super::{
@@ -12,6 +11,7 @@ use super::{
     store::Sql,
 };
 use crate::error::{Error, Kind};
+use hapax_core::{Actor, Invalid, Timestamp, machine::Transition};
 
 /// Longest name of an entity, in bytes.
 const ENTITY_BYTES_MAX: usize = 255;

@@ -18,11 +18,11 @@ use futures_util::{
     FutureExt,
     future::{Either, select},
 };
-use hapax_core::{Clock, SystemClock};
 use sqlx::Transaction;
 
 use super::{dialect::Dialect, store::Sql};
 use crate::error::{Error, Kind};
+use hapax_core::{Clock, SystemClock};
 
 /// A transaction of the store, lent to a closure.
 ///

@@ -2,8 +2,6 @@
 
 use std::{future::Future, time::Duration};
 
-use hapax_core::{Clock, SystemClock, backoff};
-
 use super::{
     dialect::Dialect,
     fate::Fate,
@@ -11,6 +9,7 @@ use super::{
     tx::{Turn, Tx, lend},
 };
 use crate::error::{Error, Kind};
+use hapax_core::{Clock, SystemClock, backoff};
 
 /// Times that one transaction is run when others are in its way.
 pub(super) const RUNS_MAX: usize = 5;
@@ -30,7 +29,7 @@ impl<D: Dialect> Sql<D> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// let sql = SqliteStore::open(dir.path().join("shop.db")).await?;
     /// sql.write("shop.stock", async |mut tx: Tx<Sqlite>| {
-    ///     sqlx::query("CREATE TABLE stock (item TEXT NOT NULL PRIMARY KEY, left INTEGER NOT NULL)")
+    ///     sqlx::query("CREATE TABLE stock (item TEXT PRIMARY KEY, left INTEGER NOT NULL)")
     ///         .execute(&mut **tx)
     ///         .await?;
     ///     Ok::<_, Error>(())

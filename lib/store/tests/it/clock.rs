@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use hapax_core::store::{Answer, Step, Store};
-
 use crate::stage::{Stage, claim, grant, send};
+use hapax_core::store::{Answer, Step, Store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_never_goes_back() {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use crate::stage::Stage;
 use hapax_contract::{Alternate, BoxFuture, Subject, locks::Place, outbox::Office, outbox::Write};
 use hapax_core::{
     lock::Locks,
@@ -13,8 +14,6 @@ use hapax_core::{
     store::{Coalesce, Store},
 };
 use hapax_store::{Error, Sqlite, SqliteStore, Tx};
-
-use crate::stage::Stage;
 
 /// How a store on trial is reached.
 #[derive(Clone, Copy)]

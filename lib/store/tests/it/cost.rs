@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{Begin, Busy, Effect, Operation, Policy};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -15,6 +14,7 @@ use crate::{
     parts::{Actor, part},
     stage::{Stage, key, tenant, value},
 };
+use hapax_core::{Begin, Busy, Effect, Operation, Policy};
 
 /// Counts statements by their names and transactions by theirs.
 #[derive(Clone, Default)]
@@ -42,7 +42,7 @@ struct Name(Option<String>);
 impl Visit for Name {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            // Our statements begin with their name; what else the driver sends sets a connection up.
+            // Our statements begin with their name; the driver's own set a connection up.
             "summary" => {
                 let name = value.strip_prefix("-- ").and_then(|rest| rest.split(' ').next());
                 self.0 = name.map(str::to_owned);

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use crate::stage::Stage;
 use hapax_core::{
     message::{MessageId, Received},
     purge::Purge,
 };
 use hapax_store::{Error, Sqlite, SqliteStore, Tx};
-
-use crate::stage::Stage;
 
 /// Receives the message and does its work, or fails after it.
 async fn receive(sql: &SqliteStore, consumer: &'static str, fails: bool) -> Option<Received> {

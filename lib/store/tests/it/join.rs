@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hapax_core::{Begin, Effect, Lease, Operation, Policy};
-use hapax_store::Kind;
 use sqlx::SqlitePool;
 
 use crate::stage::{Stage, hapax, key, tenant};
+use hapax_core::{Begin, Effect, Lease, Operation, Policy};
+use hapax_store::Kind;
 
 async fn pool(stage: &Stage) -> SqlitePool {
     SqlitePool::connect(&format!("sqlite://{}", stage.path().display())).await.unwrap()

@@ -8,15 +8,15 @@ use std::{
     time::Duration,
 };
 
+use tokio::task::JoinSet;
+
+use crate::stage::{Stage, nonce, tenant};
 use hapax_core::{
     Epoch,
     lock::{Hold, LockName, Locks},
     purge::Purge,
 };
 use hapax_store::SqliteStore;
-use tokio::task::JoinSet;
-
-use crate::stage::{Stage, nonce, tenant};
 
 const LEASE: Duration = Duration::from_secs(10);
 

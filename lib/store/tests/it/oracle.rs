@@ -7,13 +7,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use proptest::prelude::*;
+
+use crate::stage::{Stage, actor, identity, nonce, value};
 use hapax_core::{
     Effect, Epoch, Fence, Fingerprint, Id, Identity, Prints, Record, Retention, Timestamp,
     store::{Answer, Claim, Entry, Ruling, Step, Store, apply},
 };
-use proptest::prelude::*;
-
-use crate::stage::{Stage, actor, identity, nonce, value};
 
 const IDS: usize = 12;
 const NONCES: u8 = 4;
@@ -86,7 +86,8 @@ fn step() -> impl Strategy<Value = Move> {
         8 => claim,
         2 => (whose(), 0..50_u64).prop_map(|(whose, lease)| Move::Renew { whose, lease }),
         2 => (whose(), any::<u8>()).prop_map(|(whose, point)| Move::Checkpoint { whose, point }),
-        3 => (whose(), retention()).prop_map(|(whose, retention)| Move::Complete { whose, retention }),
+        3 => (whose(), retention())
+            .prop_map(|(whose, retention)| Move::Complete { whose, retention }),
         2 => whose().prop_map(|whose| Move::Doubt { whose }),
         2 => (whose(), 0..50_u64).prop_map(|(whose, memory)| Move::Release { whose, memory }),
         2 => settle,

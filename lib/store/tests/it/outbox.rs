@@ -7,11 +7,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_core::message::{Burial, Delivery, Letters, Message, MessageId, Outbox, Topic};
-use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
 use tokio::task::JoinSet;
 
 use crate::stage::{Stage, actor, nonce};
+use hapax_core::message::{Burial, Delivery, Letters, Message, MessageId, Outbox, Topic};
+use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -1,9 +1,9 @@
 //! A row that the database refuses.
 
-use hapax_core::store::{Answer, FaultKind, Step, Store};
 use sqlx::Connection;
 
 use crate::stage::{Stage, claim, grant};
+use hapax_core::store::{Answer, FaultKind, Step, Store};
 
 /// Whatever concerns this key is refused by the database itself.
 async fn poison(stage: &Stage, key: &str) {

@@ -2,17 +2,17 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use hapax_core::{
-    Begin, Effect, Hapax, Lease, Operation, Policy, Ran,
-    store::{Answer, Step, Store},
-};
-use hapax_store::{End, Error, Kind, Sqlite, SqliteStore, Tx};
 use tokio::task::JoinSet;
 
 use crate::{
     parts::{Actor, hear, part, say},
     stage::{Stage, claim, hapax, key, send, tenant, value},
 };
+use hapax_core::{
+    Begin, Effect, Hapax, Lease, Operation, Policy, Ran,
+    store::{Answer, Step, Store},
+};
+use hapax_store::{End, Error, Kind, Sqlite, SqliteStore, Tx};
 
 fn policy() -> Policy {
     Policy::new(Effect::Transactional).forever()

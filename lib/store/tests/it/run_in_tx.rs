@@ -9,12 +9,12 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use hapax_core::{Begin, Busy, Effect, End as Ending, Policy, Ran};
-use hapax_store::{End, Error, Kind, Sqlite, SqliteStore, Tx};
 use sqlx::{Connection, SqliteConnection};
 use tokio::{sync::Notify, task::JoinSet};
 
 use crate::stage::{Stage, key, prints, tenant};
+use hapax_core::{Begin, Busy, Effect, End as Ending, Policy, Ran};
+use hapax_store::{End, Error, Kind, Sqlite, SqliteStore, Tx};
 
 fn policy() -> Policy {
     Policy::new(Effect::Transactional).forever()

@@ -1,9 +1,9 @@
 //! The schema and its steps.
 
-use hapax_store::{Kind, SqliteStore};
 use sqlx::Connection;
 
 use crate::stage::{Stage, claim, grant};
+use hapax_store::{Kind, SqliteStore};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_steps_are_listed_before_they_are_taken() {

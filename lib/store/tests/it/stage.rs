@@ -3,18 +3,19 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use hapax_core::{
-    Actor, BusinessKey, Effect, Fence, Fingerprint, Grant, Hapax, Identity, Nonce, Operation,
-    OperationName, Outcome, Policy, Prints, Tenant, Timestamp,
-    store::{Answer, Claim, Step, Store},
-};
-use hapax_store::SqliteStore;
 use sqlx::{
     Connection, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteSynchronous},
 };
 use tempfile::TempDir;
 use tokio::sync::Mutex;
+
+use hapax_core::{
+    Actor, BusinessKey, Effect, Fence, Fingerprint, Grant, Hapax, Identity, Nonce, Operation,
+    OperationName, Outcome, Policy, Prints, Tenant, Timestamp,
+    store::{Answer, Claim, Step, Store},
+};
+use hapax_store::SqliteStore;
 
 /// A store in a fresh file.
 pub(crate) struct Stage {

@@ -1,9 +1,8 @@
 //! The journal of every entity's moves.
 
+use crate::stage::{Stage, actor};
 use hapax_core::machine::Transition;
 use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
-
-use crate::stage::{Stage, actor};
 
 async fn go(
     sql: &SqliteStore,

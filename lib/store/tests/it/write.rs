@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
+use tokio::{sync::Notify, task::JoinSet};
+
+use crate::stage::{Stage, claim, key, send, tenant};
 use hapax_core::{
     Begin, Effect, Outcome, Policy,
     store::{Answer, Step, Store},
 };
 use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
-use tokio::{sync::Notify, task::JoinSet};
-
-use crate::stage::{Stage, claim, key, send, tenant};
 
 async fn insert(tx: &mut Tx<Sqlite>, item: &str) -> Result<(), Error> {
     let insert = sqlx::query("INSERT INTO orders (item) VALUES (?1)").bind(item.to_owned());

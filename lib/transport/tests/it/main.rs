@@ -15,12 +15,13 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
+use tokio::task::JoinSet;
+
 use hapax_core::{
     Nonce, Timestamp,
     message::{Delivery, Message, MessageId, SendError, Topic, Transport},
 };
 use hapax_transport::{Address, Target, Webhook, sign};
-use tokio::task::JoinSet;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 

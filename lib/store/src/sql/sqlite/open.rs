@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{Clock, Invalid, SystemClock, backoff};
 use sqlx::{
     Connection, Pool,
     pool::PoolOptions,
@@ -21,6 +20,7 @@ use crate::{
         store::Sql,
     },
 };
+use hapax_core::{Clock, Invalid, SystemClock, backoff};
 
 /// A store in a SQLite file.
 pub type SqliteStore = Sql<Sqlite>;
