@@ -2,6 +2,7 @@
 
 use std::{error::Error, process::ExitCode};
 
+use crate::output;
 use hapax_pay::Kind;
 
 /// The exit codes, as `--help` shows them.
@@ -35,7 +36,6 @@ impl End {
     }
 
     /// Says the sentence and gives the code.
-    #[expect(clippy::print_stderr, reason = "the last word of a command")]
     pub(crate) fn report(self) -> ExitCode {
         let (code, sentence) = match self {
             Self::Fine => return ExitCode::SUCCESS,
@@ -46,7 +46,7 @@ impl End {
             Self::Violated(sentence) => (5, sentence),
             Self::Unreachable(sentence) => (6, sentence),
         };
-        eprintln!("hapax: {sentence}");
+        output::say(format!("hapax: {sentence}"));
         ExitCode::from(code)
     }
 }

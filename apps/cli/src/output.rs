@@ -30,8 +30,7 @@ pub(crate) fn line(text: impl AsRef<str>) {
     println!("{}", text.as_ref());
 }
 
-/// Says something to people while a command works.
-#[expect(clippy::print_stderr, reason = "talk of a command")]
+/// Says something to people while a command works. If nobody listens the command goes on.
 pub(crate) fn say(text: impl AsRef<str>) {
-    eprintln!("{}", text.as_ref());
+    drop(writeln!(io::stderr(), "{}", text.as_ref()));
 }

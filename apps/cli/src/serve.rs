@@ -62,7 +62,7 @@ pub(crate) async fn told_to_stop() {
 async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
     let (terminate, interrupt) = (terminate.recv(), interrupt.recv());
     // A signal is a flag: dropping the other wait loses nothing.
-    drop(select(pin!(terminate), pin!(interrupt)).await);
+    let _first = select(pin!(terminate), pin!(interrupt)).await;
 }
 
 /// Logs to stderr: for people on a terminal, as JSON elsewhere. `RUST_LOG` says how much.

@@ -25,7 +25,7 @@ const CALLERS: [usize; 3] = [1, 16, 64];
 /// An answer as a payment's.
 const ANSWER: [u8; 200] = [b'7'; 200];
 /// Keys that are asked for again.
-const AGAIN: u64 = 64;
+const AGAIN: u64 = 8;
 
 /// What stands for the work of one visit.
 #[derive(Clone)]

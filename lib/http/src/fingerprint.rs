@@ -8,6 +8,8 @@
 //! Invariant: two requests that a handler could treat differently have different prints, unless
 //! they differ in a header that was not chosen (`requests_that_differ_have_different_prints`).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName,
@@ -87,9 +89,12 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
 }
 
 /// The media type without its parameters.
-fn essence(content_type: &str) -> String {
-    let essence = content_type.split(';').next().unwrap_or_default();
-    essence.trim().to_ascii_lowercase()
+fn essence(content_type: &str) -> Cow<'_, str> {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if essence.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(essence.to_ascii_lowercase());
+    }
+    Cow::Borrowed(essence)
 }
 
 type Pair = (Vec<u8>, Vec<u8>);

@@ -74,21 +74,34 @@ impl Turn {
         let lease = idempotent.take_lease();
         match (worked, lease) {
             (Ok(Ok(Worked::Final(answer))), Some(lease)) => Ok(self.complete(lease, answer).await),
+            // Boxed, since it is rare and the size of every run.
+            (Ok(worked), lease) => Box::pin(self.end(lease, worked)).await,
+            (Err(_), lease) => Box::pin(self.end(lease, Ok(Worked::Broken))).await,
+        }
+    }
+
+    /// Closes the record of work that has no answer to keep.
+    async fn end<E>(
+        &self,
+        lease: Option<Lease>,
+        worked: Result<Worked, E>,
+    ) -> Result<Response<Body>, E> {
+        match worked {
             // The handler closed the record itself, with this very answer.
-            (Ok(Ok(Worked::Final(answer))), None) => Ok(self.echo(answer.response)),
-            (Ok(Ok(Worked::Other(ended, response))), lease) => {
+            Ok(Worked::Final(Gathered { response, .. })) => Ok(self.echo(response)),
+            Ok(Worked::Other(ended, response)) => {
                 self.close(lease, ended, &format!("the answer was {}", response.status())).await;
                 Ok(self.echo(response))
             }
-            (Ok(Err(error)), lease) => {
-                self.close(lease, Ended::Unknown, "the service failed").await;
-                Err(error)
-            }
-            (Ok(Ok(Worked::Broken)) | Err(_), lease) => {
+            Ok(Worked::Broken) => {
                 let record = self.short();
                 tracing::error!(%record, "a handler panicked or its answer broke off");
                 self.close(lease, Ended::Unknown, "the handler broke off").await;
                 Ok(self.problem(Problem::new(Code::HandlerFailed)))
+            }
+            Err(error) => {
+                self.close(lease, Ended::Unknown, "the service failed").await;
+                Err(error)
             }
         }
     }
@@ -159,7 +172,7 @@ impl Turn {
         }
     }
 
-    /// Closes the record of work that has no answer to keep; `why` is for the operator.
+    /// Says the last word of an attempt; `why` is for the operator.
     async fn close(&self, lease: Option<Lease>, ended: Ended, why: &str) {
         let Some(lease) = lease else { return };
         let closed = match Closing::of(ended, lease.class()) {
@@ -175,7 +188,7 @@ impl Turn {
         let Gathered { outcome, response } = answer;
         match lease.complete(outcome).await {
             Ok(()) => self.echo(response),
-            Err(error) if error.kind() == Kind::Fenced => self.overtaken().await,
+            Err(error) if error.kind() == Kind::Fenced => Box::pin(self.overtaken()).await,
             Err(error) => {
                 tracing::error!(
                     record = %self.short(),

@@ -133,7 +133,8 @@ fn periods() -> Periods {
         expiry: ms(600_000),
         expiry_min: ms(1_000),
         expiry_grace: ms(500),
-        watch: ms(8_000),
+        // Longer than the storm: a buyer may come late and his callback be lost for good.
+        watch: ms(120_000),
         checks: vec![ms(100), ms(250), ms(500), ms(1_000)],
         refund_ask_after: ms(300),
         sweep: ms(50),

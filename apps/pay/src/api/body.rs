@@ -74,8 +74,7 @@ impl CreatePayment {
     /// Reads the members into types.
     pub(crate) fn read(&self) -> Result<Creation, Complaint> {
         let order_id = OrderId::parse(&self.order_id);
-        let order_id =
-            order_id.ok_or("`order_id` must be 1 to 64 visible ASCII characters".to_owned())?;
+        let order_id = order_id.ok_or("`order_id` must be 1 to 64 visible ASCII characters")?;
         let currency = Currency::parse(&self.currency).map_err(|why| why.to_string())?;
         let amount = Amount::parse(&self.amount, currency).map_err(|why| why.to_string())?;
         let subject = Subject::parse(&self.subject).map_err(|why| why.to_string())?;
@@ -83,7 +82,7 @@ impl CreatePayment {
         let channel =
             ChannelKind::parse(channel).map_err(|_| "`channel` must be \"alipay\"".to_owned())?;
         let way = way_of(self.way.as_deref().unwrap_or("code"));
-        let way = way.ok_or("`way` must be \"code\" or \"page\"".to_owned())?;
+        let way = way.ok_or("`way` must be \"code\" or \"page\"")?;
         let benefits = benefits(&self.benefits)?;
         let content = Content { amount, currency, subject, benefits };
         Ok(Creation { order_id, content, channel, way, is_repurchase: self.repurchase })
@@ -98,7 +97,7 @@ fn benefits(codes: &[String]) -> Result<BTreeSet<Code>, Complaint> {
     for code in codes {
         let parsed = Code::parse(code);
         let rule = "`benefits` must be codes of 1 to 64 characters from a-z, 0-9, '.', '_' and '-'";
-        if !set.insert(parsed.ok_or(rule.to_owned())?) {
+        if !set.insert(parsed.ok_or(rule)?) {
             return Err("`benefits` has a code twice; leave one out".to_owned());
         }
     }
@@ -161,7 +160,7 @@ impl IssueToken {
             }
         }
         OrderId::parse(&self.order_id)
-            .ok_or("`order_id` must be 1 to 64 visible ASCII characters".to_owned())
+            .ok_or_else(|| "`order_id` must be 1 to 64 visible ASCII characters".to_owned())
     }
 }
 

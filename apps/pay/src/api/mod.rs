@@ -62,9 +62,8 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/tokens", post(token::issue))
         .merge(StatusRoutes::new(app.desk.hapax.clone(), who::caller).router())
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX));
-    let tenants = create
-        .merge(rest)
-        .layer(middleware::from_fn_with_state(app.clone(), who::authenticate));
+    let tenants =
+        create.merge(rest).layer(middleware::from_fn_with_state(app.clone(), who::authenticate));
     let everybody = Router::new()
         .route(NOTIFY_PATH, post(notify::alipay))
         .route("/livez", get(health::live))

@@ -167,6 +167,6 @@ fn refused(why: Refused) -> Problem {
     match why {
         Refused::Expired => Problem::of(&TOKEN_EXPIRED),
         Refused::Foreign => Problem::of(&TOKEN_FOREIGN),
-        _ => Problem::of(&TOKEN_FORGED),
+        Refused::Forged | Refused::Revoked | _ => Problem::of(&TOKEN_FORGED),
     }
 }

@@ -194,7 +194,7 @@ impl Config {
         let mut read = read.map_err(|why| {
             Unusable::new(format!("the configuration {} cannot be used: {why}", file.display()))
         })?;
-        read.home = file.parent().unwrap_or(Path::new(".")).to_owned();
+        read.home = file.parent().unwrap_or_else(|| Path::new(".")).to_owned();
         read.check()?;
         Ok(read)
     }

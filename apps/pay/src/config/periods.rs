@@ -126,7 +126,7 @@ impl Periods {
     /// The pause before question number `checks` about one payment or refund.
     pub fn check_after(&self, checks: u32) -> Duration {
         let step = usize::try_from(checks).unwrap_or(usize::MAX);
-        let pause = self.checks.get(step).or(self.checks.last());
+        let pause = self.checks.get(step).or_else(|| self.checks.last());
         pause.map_or(Duration::from_secs(3600), |span| span.0)
     }
 

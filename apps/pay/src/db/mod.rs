@@ -40,7 +40,7 @@ pub(crate) type Conn = sqlx::SqliteConnection;
 
 /// The connection of a transaction.
 pub(crate) fn conn(tx: &mut Tx) -> &mut Conn {
-    &mut ***tx
+    tx
 }
 
 /// The service's own tables, in a history of their own beside the engine's.

@@ -116,7 +116,11 @@ impl Desk {
                     Asked::Unpaid | Asked::Unknown => Ok(STEP),
                 }
             }
-            _ => {
+            Meaning::Conflict
+            | Meaning::Final
+            | Meaning::Later
+            | Meaning::Blocked
+            | Meaning::Misconfigured => {
                 let said = refusal.said.to_string();
                 tracing::warn!(payment = %payment.payment_no, said, "the channel refused a close");
                 Ok(STEP)

@@ -222,7 +222,9 @@ impl Desk {
         };
         let channel = self.channel(&payment.tenant, payment.channel)?;
         // Past its expiry it cannot be prepared any more; the sweep closes it.
-        Ok(channel.freeze_purchase(&purchase, moment(now)?).unwrap_or(payment.frozen.clone()))
+        Ok(channel
+            .freeze_purchase(&purchase, moment(now)?)
+            .unwrap_or_else(|_| payment.frozen.clone()))
     }
 
     /// Goes on with an attempt that was written down, whatever state it is in.
@@ -261,7 +263,9 @@ impl Desk {
                 Ok(self.told(payments::find(on(&mut reader), &no).await?, is_fresh))
             }
             // Nothing is wrong with the request: the sweep sends the same bytes again.
-            _ => Ok(self.processing()),
+            Meaning::NotSeen | Meaning::Later | Meaning::Blocked | Meaning::Misconfigured => {
+                Ok(self.processing())
+            }
         }
     }
 

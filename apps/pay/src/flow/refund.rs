@@ -55,7 +55,10 @@ impl Desk {
             Requested::Known(written) if !books::is_over(&written) => {
                 Ok(Requested::Known(Box::new(self.drive_and_look(&written).await?)))
             }
-            settled => Ok(settled),
+            settled @ (Requested::Known(_)
+            | Requested::Conflict
+            | Requested::NotPaid
+            | Requested::TooMuch { .. }) => Ok(settled),
         }
     }
 

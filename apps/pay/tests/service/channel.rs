@@ -98,6 +98,12 @@ impl Channel {
         self.faults(json!({"calls": [rule]})).await;
     }
 
+    /// The same, and only asking can tell how it ended.
+    pub(crate) async fn break_silently(&self, method: &str, fault: Value, times: Option<u32>) {
+        let rule = json!({"fault": fault, "method": method, "when": {"times": times}});
+        self.faults(json!({"calls": [rule], "notices": [{"fault": "lost"}]})).await;
+    }
+
     pub(crate) async fn truth(&self) -> wire::Truth {
         let url = format!("http://{}/_sim/truth", self.address);
         self.http.get(url).send().await.unwrap().json().await.unwrap()

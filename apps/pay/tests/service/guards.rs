@@ -135,13 +135,16 @@ impl Store for Unfenced {
     }
 }
 
-fn call(hapax: &Hapax) -> hapax::Call {
+fn create(hapax: &Hapax) -> hapax::Operation {
     let policy = Policy::new(Effect::Keyed { window: Duration::from_secs(600) });
-    let policy = policy.lease(Duration::from_millis(100));
-    let create = hapax.declare(CREATE_OPERATION, policy).unwrap();
-    let (north, merchant) =
-        (Tenant::parse("north").unwrap(), Principal::parse("merchant").unwrap());
-    create.request(north, merchant, RequestKey::parse("k1").unwrap())
+    hapax.declare(CREATE_OPERATION, policy.lease(Duration::from_millis(100))).unwrap()
+}
+
+/// The call that a tenant makes with the key `k1`.
+fn call(create: &hapax::Operation, tenant: &str) -> hapax::Call {
+    let tenant = Tenant::parse(tenant).unwrap();
+    let merchant = Principal::parse("merchant").unwrap();
+    create.request(tenant, merchant, RequestKey::parse("k1").unwrap())
 }
 
 /// The answer that a client is given by an attempt: its own, unless the store says otherwise.
@@ -161,9 +164,12 @@ async fn both_attempts_speak(store: Arc<dyn Store>) -> usize {
         .clock(Arc::new(TestClock::at(Timestamp::from_millis(0))))
         .build();
     let lively = Hapax::new(store);
-    let Begin::Run(first) = call(&stalled).begin().await.unwrap() else { panic!("the first") };
+    let (stalled, lively) = (create(&stalled), create(&lively));
+    let Begin::Run(first) = call(&stalled, "north").begin().await.unwrap() else {
+        panic!("the first")
+    };
     let second = soon("the lease lapses", || async {
-        match call(&lively).begin().await.unwrap() {
+        match call(&lively, "north").begin().await.unwrap() {
             Begin::Run(lease) => Some(lease),
             _ => None,
         }
@@ -171,7 +177,9 @@ async fn both_attempts_speak(store: Arc<dyn Store>) -> usize {
     .await;
     // The zombie first: whoever asked it must not be told what others are not told.
     let given = [answer(first, "the first").await, answer(second, "the second").await];
-    let Begin::Replay(_) = call(&lively).begin().await.unwrap() else { panic!("it is done") };
+    let Begin::Replay(_) = call(&lively, "north").begin().await.unwrap() else {
+        panic!("it is done")
+    };
     given.into_iter().flatten().collect::<HashSet<_>>().len()
 }
 
@@ -218,11 +226,7 @@ async fn the_fingerprint_alone_keeps_a_key_from_answering_for_another_request() 
 
 fn id_of(tenant: &str) -> String {
     let hapax = Hapax::new(Arc::new(hapax::store::MemoryStore::new()));
-    let policy = Policy::new(Effect::Transactional);
-    let create = hapax.declare(CREATE_OPERATION, policy).unwrap();
-    let (tenant, merchant) =
-        (Tenant::parse(tenant).unwrap(), Principal::parse("merchant").unwrap());
-    create.request(tenant, merchant, RequestKey::parse("k1").unwrap()).id().hex()
+    call(&create(&hapax), tenant).id().hex()
 }
 
 /// Both tenants use one key for their own order 1001; says whose payment south is shown.

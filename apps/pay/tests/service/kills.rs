@@ -33,7 +33,19 @@ impl Scene {
         stage.service.tell();
         stage.service.ended().await;
         let part = Part::start(test, &config);
-        Self { stage, part, test }
+        let scene = Self { stage, part, test };
+        scene.serves().await;
+        scene
+    }
+
+    /// Waits until the process answers.
+    async fn serves(&self) {
+        let url = format!("http://{}/livez", self.stage.service.address);
+        soon("the process answers", || async {
+            let answer = self.stage.http.get(&url).send().await.ok()?;
+            answer.status().is_success().then_some(())
+        })
+        .await;
     }
 
     /// Kills the process and starts another one at once.
@@ -41,7 +53,9 @@ impl Scene {
         let Self { stage, part, test } = self;
         part.kill();
         let part = Part::start(test, &stage.config_at(stage.service.address));
-        Self { stage, part, test }
+        let scene = Self { stage, part, test };
+        scene.serves().await;
+        scene
     }
 
     /// Kills the process and goes on in this one.

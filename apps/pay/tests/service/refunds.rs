@@ -66,7 +66,7 @@ async fn an_unanswered_refund_is_made_once() {
         ("refused", json!({"refused": {"sub_code": "ACQ.SELLER_BALANCE_NOT_ENOUGH"}})),
     ] {
         let payment = paid(&stage, &shop, order_id, "88.80").await;
-        stage.channel.break_calls(REFUND, fault, Some(2)).await;
+        stage.channel.break_silently(REFUND, fault, Some(2)).await;
         let refund_no = format!("R_{order_id}");
         let asked = shop.refund(&payment, &refund_no, "8.80").await.is(202);
         assert_eq!(asked["status"], "processing", "{order_id}");
@@ -85,7 +85,7 @@ async fn an_unanswered_refund_is_asked_about_before_it_is_sent_again() {
     let stage = Setup::new().period("refund_ask_after", "400ms").open().await;
     let shop = stage.shop();
     let payment = paid(&stage, &shop, "1001", "88.80").await;
-    stage.channel.break_calls(REFUND, json!("drop_answer"), Some(1)).await;
+    stage.channel.break_silently(REFUND, json!("drop_answer"), Some(1)).await;
     shop.refund(&payment, "R1", "8.80").await.is(202);
     for _ in 0..3 {
         let repeat = shop.refund(&payment, "R1", "8.80").await.is(202);
@@ -209,7 +209,7 @@ async fn a_refund_that_cannot_be_made_any_more_ends_refused_after_lost_answers()
     let rules = json!({"calls": [
         {"fault": "drop_request", "method": REFUND, "when": {"times": 1}},
         {"fault": "drop_request", "method": REFUND_QUERY, "when": {"times": 3}},
-    ]});
+    ], "notices": [{"fault": "lost"}]});
     stage.channel.faults(rules).await;
     shop.refund(&payment, "R1", "88.80").await.is(202);
     stage.channel.control("finish", &json!({"out_trade_no": payment})).await;
@@ -227,7 +227,7 @@ async fn a_refund_that_was_made_is_not_taken_for_refused() {
     let rules = json!({"calls": [
         {"fault": "drop_answer", "method": REFUND, "when": {"times": 1}},
         {"fault": {"refused": {"sub_code": "ACQ.TRADE_HAS_FINISHED"}}, "method": REFUND},
-    ]});
+    ], "notices": [{"fault": "lost"}]});
     stage.channel.faults(rules).await;
     shop.refund(&payment, "R1", "88.80").await.is(202);
     shop.refund_becomes(&payment, "R1", "done").await;

@@ -122,7 +122,7 @@ async fn the_status_of_a_key_tells_of_its_first_answer() {
         (&status["operation"], &status["status"]),
         (&json!("payment.create"), &json!("completed"))
     );
-    assert_eq!((&status["attempts"], &status["result"]["status"]), (&json!(1), &json!(201)));
+    assert_eq!((&status["attempts"], &status["answer"]["status"]), (&json!(1), &json!(201)));
     assert!(status["created_at"].is_string() && status["completed_at"].is_string(), "{status}");
     let answer = shop.get(&format!("{place}/answer")).await;
     assert_eq!((answer.status, &answer.body), (201, &first.body));
@@ -130,7 +130,7 @@ async fn the_status_of_a_key_tells_of_its_first_answer() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_does_not_stop_its_request() {
-    let stage = Stage::open().await;
+    let stage = Setup::new().callbacks_only().open().await;
     let shop = stage.shop();
     let slow = json!({"delay_answer": {"ms": 400}});
     stage.channel.break_calls(PRECREATE, slow, Some(1)).await;

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::oneshot;
 
 use super::{
     clock,
@@ -20,7 +19,7 @@ use hapax_core::{
     Actor, Nonce, Timestamp,
     lock::{Hold, LockName},
     message::{Burial, Delivery, MessageId},
-    store::{Fault, FaultKind},
+    store::Fault,
 };
 
 /// A small write.

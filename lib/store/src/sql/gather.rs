@@ -12,8 +12,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use hapax_core::store::{Fault, FaultKind};
 use tokio::sync::oneshot;
+
+use hapax_core::store::{Fault, FaultKind};
 
 /// Jobs of one piece of work: more would delay everybody in it.
 const BATCH_MAX: usize = 256;
@@ -143,7 +144,7 @@ mod tests {
             if job == 0 {
                 let (gather, go) = (Arc::clone(&gather), Arc::clone(&go));
                 lanes.spawn(async move {
-                    let work = |jobs: Vec<u32>| async {
+                    let work = async |jobs: Vec<u32>| {
                         go.acquire().await.unwrap().forget();
                         vec![Ok(jobs.len()); jobs.len()]
                     };

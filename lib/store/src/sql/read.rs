@@ -1,5 +1,9 @@
 //! Reads: snapshots without a lock, on connections that cannot write.
 
+use std::future::ready;
+
+use futures_util::future::BoxFuture;
+
 use super::{
     dialect::{Bind, Conn, Dialect},
     gather::answered,
@@ -8,9 +12,6 @@ use super::{
     store::Sql,
 };
 use crate::error::{Error, Kind};
-use std::future::ready;
-
-use futures_util::future::BoxFuture;
 use hapax_core::{
     Id, Invalid, Record, Status, Timestamp,
     store::{Entry, Event, Fault, Found, Page, Scan},

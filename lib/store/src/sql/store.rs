@@ -14,7 +14,14 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::{batch, dialect::Dialect, errand::Errands, fate::Fate, migrate, purge, read};
+use super::{
+    batch,
+    dialect::Dialect,
+    errand::{Done, Errand},
+    fate::Fate,
+    gather::Gather,
+    migrate, purge, read,
+};
 use crate::error::{Error, Kind};
 use hapax_core::{
     Clock, Id, SystemClock, Timestamp, backoff,

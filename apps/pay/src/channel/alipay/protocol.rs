@@ -100,7 +100,7 @@ impl Protocol {
             Call::Refused(Refusal { meaning: Meaning::NotSeen, .. }) => {
                 Call::Done(TradeSeen::Missing)
             }
-            other => other,
+            told @ (Call::Done(_) | Call::Refused(_) | Call::Unknown(_)) => told,
         }
     }
 
