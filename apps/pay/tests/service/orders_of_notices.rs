@@ -43,7 +43,7 @@ fn orders(of: usize) -> Vec<Vec<usize>> {
 // Behaviour 14.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_order_of_notices_ends_the_same() {
-    let stage = Setup::new().callbacks_only().open().await;
+    let stage = Setup::new().callbacks_only().period("sweep", "500ms").open().await;
     let shop = stage.shop();
     let orders = orders(5);
     assert_eq!(orders.len(), 120);

@@ -62,24 +62,42 @@ const PARKED: &str = "nothing is parked without a reason";
 #[test]
 fn a_transactional_effect_happens_exactly_once() {
     holds(&two(Effect::Transactional));
+}
+
+#[test]
+fn a_transactional_effect_of_three_happens_exactly_once() {
     holds(&three(Effect::Transactional, 1));
 }
 
 #[test]
 fn a_keyed_effect_happens_once_within_its_window() {
-    holds(&two(KEYED));
+    let protocol = two(KEYED);
+    let budget = Budget { renewals: 0, ..protocol.budget };
+    holds(&Protocol { budget, ..protocol });
+}
+
+#[test]
+fn a_keyed_effect_of_three_happens_once_within_its_window() {
     holds(&three(KEYED, 0));
 }
 
 #[test]
 fn a_queryable_effect_that_can_be_sealed_happens_once() {
     holds(&two(QUERYABLE));
+}
+
+#[test]
+fn a_queryable_effect_of_three_that_can_be_sealed_happens_once() {
     holds(&three(QUERYABLE, 1));
 }
 
 #[test]
 fn an_opaque_effect_happens_at_most_once() {
     holds(&two(Effect::Opaque));
+}
+
+#[test]
+fn an_opaque_effect_of_three_happens_at_most_once() {
     holds(&three(Effect::Opaque, 1));
 }
 
