@@ -10,10 +10,18 @@ use crate::{clock::soon, shop::client};
 use hapax_pay::channel::alipay::PrivateKey;
 use hapax_sim::{Account, RsaKeyPem, faults::Faults, generate_rsa_key_pem, wire};
 
-/// The channel's key and those of the two apps, made once in a process.
+/// The channel's key and those of the two apps. One is made afresh in each process; the others are
+/// those of the test vectors, since an RSA key costs more than most tests.
 pub(crate) static KEYS: LazyLock<Keys> = LazyLock::new(|| {
-    let [channel, north, south] = [(); 3].map(|()| generate_rsa_key_pem().unwrap());
-    Keys { channel, north, south }
+    let vectors: Value = serde_json::from_str(include_str!("../vectors/payments.json")).unwrap();
+    let pair = |owner: &str| {
+        let text = |name: &str| vectors["keys"][name].as_str().unwrap().to_owned();
+        RsaKeyPem {
+            private_pkcs8: text(&format!("{owner}_private_pkcs8")),
+            public_spki: text(&format!("{owner}_public")),
+        }
+    };
+    Keys { channel: pair("alipay"), north: generate_rsa_key_pem().unwrap(), south: pair("app") }
 });
 
 pub(crate) struct Keys {

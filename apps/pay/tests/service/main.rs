@@ -8,6 +8,8 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
+    clippy::string_slice,
     clippy::unwrap_used,
     reason = "in a helper of a test, too, a broken expectation is a failed test"
 )]

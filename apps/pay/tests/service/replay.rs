@@ -1,12 +1,13 @@
 //! Keys: replays, mismatches, waiting, and the status by key.
 
 use http::Method;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::{Value, json};
 
 use crate::{
     clock::soon,
-    shop::{no, order},
-    stage::{Setup, Stage},
+    shop::{Shop, no, order},
+    stage::{Running, Setup, Stage},
 };
 
 const PRECREATE: &str = "alipay.trade.precreate";
@@ -195,4 +196,37 @@ async fn health_and_description_need_no_key() {
     let (status, described) = get("/openapi.json").await;
     let described: Value = serde_json::from_str(&described).unwrap();
     assert_eq!((status, described["paths"]["/v1/payments"]["post"].is_object()), (200, true));
+}
+
+#[tokio::test]
+async fn metrics_count_what_happened() {
+    let stage = Stage::open().await;
+    let recorder = PrometheusBuilder::new().install_recorder().unwrap();
+    let file = stage.config_at("127.0.0.1:0".parse().unwrap());
+    let counted = Running::open_with(file, Some(recorder)).await;
+    let shop = stage.shop_at(counted.address);
+    let payment = no(&shop.create("k1", &order("1001")).await.is(201));
+    shop.create("k1", &order("1001")).await.is(201);
+    stage.channel.pay(&payment).await;
+    shop.becomes(&payment, "paid").await;
+    let get = async |address| {
+        let url = format!("http://{address}/metrics");
+        stage.http.get(url).send().await.unwrap().text().await.unwrap()
+    };
+    soon("everything is counted", || async {
+        let text = get(counted.address).await;
+        let has = |line: &str| text.lines().any(|shown| shown.starts_with(line));
+        let all = [
+            "hapax_pay_callbacks_total{outcome=\"settled\"} ",
+            "hapax_requests_total{operation=\"payment.create\",outcome=\"replayed\"} ",
+            "hapax_locks_total{event=\"gained\"} ",
+            "hapax_outbox_waiting 0",
+            "hapax_outbox_buried 0",
+        ];
+        all.iter().all(|line| has(line)).then_some(())
+    })
+    .await;
+    counted.stop().await;
+    let without = Shop::new(&stage.http, stage.service.address, "nobody").get("/metrics").await;
+    without.refused(404, "not_found");
 }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use metrics_exporter_prometheus::PrometheusHandle;
 use tempfile::TempDir;
 use tokio::{sync::oneshot, task::JoinSet};
 
@@ -206,8 +207,13 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn open(config: PathBuf) -> Self {
+        Self::open_with(config, None).await
+    }
+
+    /// An instance that shows what this recorder counted.
+    pub(crate) async fn open_with(config: PathBuf, metrics: Option<PrometheusHandle>) -> Self {
         let config = Config::read(&config).unwrap();
-        let service = Service::open(config, None).await.unwrap();
+        let service = Service::open(config, metrics).await.unwrap();
         let address = service.address();
         let (stop, stopped) = oneshot::channel();
         let mut tasks = JoinSet::new();

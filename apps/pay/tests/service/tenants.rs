@@ -3,6 +3,8 @@
 use http::Method;
 use serde_json::json;
 
+use hapax_pay::{Kind, Service, config::Config};
+
 use crate::{
     shop::{Answer, Shop, no, order},
     stage::{NORTH_KEY, Stage},
@@ -107,4 +109,27 @@ async fn two_tenants_use_the_same_numbers_beside_each_other() {
         assert!(deliveries.len() >= 3, "{deliveries:?}");
         assert!(deliveries.iter().all(|it| it.json()["payment_no"] == **payment));
     }
+}
+
+/// A notice names its app, a request its key: neither may lead to two tenants.
+#[tokio::test]
+async fn tenants_that_cannot_be_told_apart_are_refused_at_the_start() {
+    let stage = Stage::open().await;
+    let file = stage.config_at("127.0.0.1:0".parse().unwrap());
+    let refused = async |change: &dyn Fn(&mut Config)| {
+        let mut config = Config::read(&file).unwrap();
+        change(&mut config);
+        let error = Service::open(config, None).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Config, "{error}");
+        std::error::Error::source(&error).unwrap().to_string()
+    };
+    let same_app = refused(&|config| {
+        let app_id = config.tenants[0].alipay.as_ref().unwrap().app_id.clone();
+        config.tenants[1].alipay.as_mut().unwrap().app_id = app_id;
+    });
+    assert!(same_app.await.contains("app_id"));
+    let same_key = refused(&|config| {
+        config.tenants[1].api_key_file = config.tenants[0].api_key_file.clone();
+    });
+    assert!(same_key.await.contains("API key"));
 }
