@@ -9,7 +9,7 @@ use crate::{
     wire::{Answer, Ask},
 };
 use hapax_core::{Busy, Effect, Principal, RequestKey, Tenant};
-use hapax_http::{BusyStatus, InFlight, MismatchStatus};
+use hapax_http::{BusyStatus, Ended, Idempotent, InFlight, MismatchStatus};
 
 fn ask(key: &str) -> Ask {
     Ask::post("/work").by("shop/ann").key(key).json("{}")
@@ -130,6 +130,29 @@ async fn every_state_has_its_word() {
     drop(call.begin().await.unwrap());
     let told = status(site.address, "shop/ann", "dead").await.json();
     assert_eq!(told.get("status").unwrap(), "unknown");
+}
+
+/// Guards `Idempotent::still_at_work`.
+#[tokio::test]
+async fn a_handler_can_answer_as_a_repeat_in_flight_is_answered() {
+    let site = Plan::new(Effect::Keyed { window: Duration::from_secs(60) })
+        .layer(|layer| layer.in_flight(InFlight::accept()))
+        .serve(|effects, request| async move {
+            let turn: Idempotent = request.extensions().get().cloned().unwrap();
+            if effects.happen() > 1 {
+                return answer(201, "done");
+            }
+            let mut early = turn.still_at_work(Duration::from_secs(1));
+            early.extensions_mut().insert(Ended::Unknown);
+            early
+        })
+        .await;
+    let early = ask("k-1").send(site.address).await;
+    assert_eq!((early.status, early.text().as_str()), (202, r#"{"status":"processing"}"#));
+    assert_eq!(early.lines_of("location"), ["/v1/operations/work.do/k-1"]);
+    assert_eq!(early.lines_of("retry-after"), ["1"]);
+    let late = ask("k-1").send(site.address).await;
+    assert_eq!((late.status, late.is_replay()), (201, false), "the next attempt goes on");
 }
 
 /// Guards the configurable statuses, and the links of the problems.

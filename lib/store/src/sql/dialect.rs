@@ -108,7 +108,12 @@ macro_rules! texts {
         }
 
         #[cfg(test)]
-        impl Texts for super::lossy::Lossy {
+        impl Texts for super::tests::Lossy {
+            $(const $name: &'static str = <super::Sqlite as Texts>::$name;)+
+        }
+
+        #[cfg(test)]
+        impl Texts for super::tests::Bent {
             $(const $name: &'static str = <super::Sqlite as Texts>::$name;)+
         }
     };

@@ -13,8 +13,6 @@ mod gather;
 mod inbox;
 mod join;
 mod locks;
-#[cfg(test)]
-mod lossy;
 mod migrate;
 mod outbox;
 mod purge;
@@ -25,6 +23,8 @@ mod seal;
 mod sheet;
 mod sqlite;
 mod store;
+#[cfg(test)]
+mod tests;
 mod transition;
 mod tx;
 mod write;

@@ -100,7 +100,14 @@ impl<D: Dialect> Home<D> {
             Place::Back(_) | Place::Left => {
                 drop(place);
                 let sql = self.sql.clone();
-                self.sql.owned(async move { sql.rollback(tx).await });
+                self.sql.owned(async move {
+                    let mut tx = tx;
+                    // Without it nothing would commit on this connection any more.
+                    if let Err(cause) = D::take_back(&mut tx).await {
+                        tracing::debug!(error = %cause, "a late transaction was not taken back");
+                    }
+                    sql.rollback(tx).await;
+                });
             }
         }
     }

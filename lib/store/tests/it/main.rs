@@ -16,7 +16,6 @@ mod cost;
 mod inbox;
 mod join;
 mod locks;
-mod oracle;
 mod outbox;
 mod parts;
 mod poison;

@@ -199,8 +199,7 @@ impl Opening {
 }
 
 /// Connections live as long as the pool: a test before each use would cost as much as a read,
-/// and a file does not go away. One that is left in a transaction is closed, and what was set
-/// for a loan is taken off.
+/// and a file does not go away. One that is left in a transaction is closed.
 fn pool(connections: u32) -> PoolOptions<sqlx::Sqlite> {
     PoolOptions::new()
         .max_connections(connections)
@@ -209,10 +208,8 @@ fn pool(connections: u32) -> PoolOptions<sqlx::Sqlite> {
         .idle_timeout(None)
         .test_before_acquire(false)
         .after_release(|conn: &mut SqliteConnection, _| {
-            Box::pin(async move {
-                conn.lock_handle().await?.remove_commit_hook();
-                Ok(!conn.is_in_transaction())
-            })
+            let is_free = !conn.is_in_transaction();
+            Box::pin(async move { Ok(is_free) })
         })
 }
 

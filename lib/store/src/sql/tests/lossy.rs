@@ -10,19 +10,21 @@ use bytes::Bytes;
 use sqlx::{Pool, Transaction, sqlite::SqliteConnection};
 use tempfile::TempDir;
 
-use super::{
-    Dialect, End, Sql, Sqlite, SqliteStore, Tx,
-    dialect::{Bind, Verbs},
-    row::Row,
+use crate::{
+    error::{Error, Kind},
+    sql::{
+        Dialect, End, Sql, Sqlite, SqliteStore, Tx,
+        dialect::{Bind, Verbs},
+        row::Row,
+    },
 };
-use crate::error::{Error, Kind};
 use hapax_core::{
     Begin, BusinessKey, Effect, Hapax, Operation, Policy, Ran, Tenant,
     store::{Answer, Step, Store},
 };
 
 /// The dialect. Its COMMITs meet the faults of the line, in their order.
-pub(super) struct Lossy;
+pub(in crate::sql) struct Lossy;
 
 /// What befalls a COMMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
