@@ -14,15 +14,18 @@ use super::{
     conn, migrator,
     orders::{self, Round},
     payments::{self, NewPayment, Payment},
+    refunds::NewRefund,
     sql,
 };
 use crate::{
     benefit::{self, Code},
-    channel::{Frozen, PaymentNo, Subject, Way},
+    channel::{Frozen, PaymentNo, RefundNo, Subject, Way},
     error::Error,
+    ledger::{self, refunds::Requested},
     money::{Amount, Currency},
     order::{ChannelKind, Content, OrderId},
     payment::Status,
+    refund::Origin,
 };
 use hapax::{Tenant, Timestamp, sql::SqliteStore};
 
@@ -260,6 +263,73 @@ async fn the_reserve_alone_keeps_refunds_within_the_payment() {
     let shelf = Shelf::open().await;
     shelf.run("PRAGMA ignore_check_constraints = ON").await;
     assert_eq!(fifty_reserves(&shelf, careless).await, (50, 15000));
+}
+
+/// Two sweepers, the first of which was thought dead: only the second has a word.
+#[tokio::test]
+async fn the_token_of_a_lease_alone_keeps_a_late_sweeper_from_speaking() {
+    let shelf = Shelf::open().await;
+    shelf.open_attempt(0).await;
+    let lease = async |token: &'static [u8], now: Timestamp| {
+        let lease = async move |mut tx: Tx| {
+            let until = now.plus(std::time::Duration::from_millis(100));
+            payments::lease(conn(&mut tx), token, until, 10, now).await
+        };
+        shelf.sql.write("test.lease", lease).await.unwrap().len()
+    };
+    let speak = async |token: &'static [u8], statement: &'static str| {
+        let speak = async move |mut tx: Tx| {
+            let query = sqlx::query(statement).bind("P0").bind(token).bind(None::<i64>);
+            Ok::<_, Error>(super::is_one(&query.execute(conn(&mut tx)).await?))
+        };
+        shelf.sql.write("test.checked", speak).await.unwrap()
+    };
+    assert_eq!(lease(b"first", NOW).await, 1);
+    assert_eq!(lease(b"second", NOW).await, 0, "it is leased");
+    let lapsed = NOW.plus(std::time::Duration::from_millis(100));
+    assert_eq!(lease(b"second", lapsed).await, 1, "the lease has lapsed");
+    assert!(!speak(b"first", sql::CHECKED_PAYMENT).await);
+    assert!(speak(b"second", sql::CHECKED_PAYMENT).await);
+    assert!(!speak(b"second", sql::CHECKED_PAYMENT).await, "its word is spoken");
+    let deaf = mutant(sql::CHECKED_PAYMENT, "AND check_token = ?2", "AND ?2 IS NOT NULL");
+    assert!(speak(b"first", deaf).await, "without it anybody says when to ask next");
+}
+
+/// Handler, repeat and sweep all want to ask the channel for one refund: one does, and the others
+/// are told so, which is no failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_all_who_want_to_ask_for_a_refund_one_does_and_none_fails() {
+    let shelf = Shelf::open().await;
+    shelf.open_attempt(0).await;
+    shelf.run("UPDATE pay_payments SET status = 'paid'").await;
+    let payment = shelf.payment().await;
+    let new = NewRefund {
+        tenant: shelf.tenant.clone(),
+        refund_no: RefundNo::parse("R1").unwrap(),
+        payment_no: payment.payment_no.clone(),
+        amount: payment.amount,
+        currency: payment.currency,
+        reason: String::new(),
+        origin: Origin::Merchant,
+    };
+    let request =
+        async move |mut tx: Tx| ledger::refunds::request(&mut tx, &payment, &new, NOW).await;
+    let requested = shelf.sql.write("test.request", request).await.unwrap();
+    let Requested::New(refund) = requested else { panic!("{requested:?}") };
+    let refund = Arc::new(refund);
+    let asked = crowd(20, |_| {
+        let (shelf, refund) = (Arc::clone(&shelf), Arc::clone(&refund));
+        async move {
+            let ask = async move |mut tx: Tx| {
+                let frozen = Frozen::from_bytes(b"frozen".to_vec());
+                let which = (&refund.tenant, &refund.refund_no);
+                ledger::refunds::asked(&mut tx, which, &frozen, NOW, NOW).await
+            };
+            shelf.sql.write("test.asked", ask).await.unwrap().is_some()
+        }
+    })
+    .await;
+    assert_eq!(asked, 1);
 }
 
 /// Twenty transactions that all find the benefit due.

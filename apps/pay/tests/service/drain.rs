@@ -1,5 +1,8 @@
 //! Stopping: no new request, what has begun is finished, the rest is handed on.
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
 use serde_json::json;
 
 use crate::{
@@ -47,6 +50,32 @@ async fn a_drained_service_leaves_no_running_request() {
     stage.channel.pay(&payment).await;
     shop.becomes(&payment, "paid").await;
     stage.audit().await;
+}
+
+/// Its connection is gone, its work is not.
+#[tokio::test]
+async fn a_drain_finishes_what_a_client_left_behind() {
+    let stage = Setup::new().callbacks_only().open().await;
+    let shop = stage.shop();
+    let slow = json!({"delay_answer": {"ms": 500}});
+    stage.channel.break_calls("alipay.trade.precreate", slow, Some(1)).await;
+    let body = order("1001");
+    {
+        let leaving = pin!(shop.create("k1", &body));
+        let asked = pin!(soon("the channel is asked", || async {
+            (stage.channel.calls("alipay.trade.precreate").await > 0).then_some(())
+        }));
+        // The request is dropped with this block, and its connection with it.
+        assert!(matches!(select(leaving, asked).await, Either::Right(_)));
+    }
+    let config = stage.config_at(stage.service.address);
+    stage.service.stop().await;
+    assert_eq!(stage.books.count("hapax_records", "state = 2").await, 1, "it was finished");
+    let again = Running::open(config).await;
+    let answer = shop.create("k1", &body).await;
+    assert!(answer.is_replayed());
+    assert_eq!(answer.is(201)["status"], "paying");
+    again.stop().await;
 }
 
 #[tokio::test]

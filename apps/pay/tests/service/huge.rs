@@ -9,8 +9,9 @@ use tokio::{
 };
 
 use crate::{
+    parts::{self, Scene},
     shop::order,
-    stage::{NORTH_KEY, Stage},
+    stage::{NORTH_KEY, Setup, Stage},
 };
 
 const GIB: usize = 1 << 30;
@@ -56,28 +57,28 @@ async fn send_a_gibibyte(address: SocketAddr, path: &str) -> Sent {
     Sent { bytes, answer }
 }
 
-/// Resident memory of this process, in bytes: the service is inside.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kib: usize = line.trim().trim_end_matches(" kB").trim().parse().unwrap();
-    kib * 1024
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_of_a_gibibyte_is_refused_early_and_with_bounded_memory() {
-    let stage = Stage::open().await;
-    let before = resident();
-    for path in ["/v1/payments", "/v1/tokens", "/v1/payments/P1/refunds", "/v1/notify/alipay"] {
-        let sent = send_a_gibibyte(stage.service.address, path).await;
-        assert!(sent.bytes < 64 * 1024 * 1024, "{path}: {} bytes were taken", sent.bytes);
-        assert!(matches!(sent.status(), "413" | "404"), "{path}: {}", sent.answer);
-        assert!(sent.answer.contains("application/problem+json"), "{path}: {}", sent.answer);
+#[test]
+fn a_body_of_a_gibibyte_is_refused_early_and_with_bounded_memory() {
+    if let Some(config) = parts::part() {
+        return parts::serve(&config);
     }
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 64 * 1024 * 1024, "{grown} bytes more are held");
-    assert_eq!(stage.books.count("pay_orders", "1").await, 0);
-    stage.shop().buy("1001").await;
+    parts::play(async {
+        let test = "huge::a_body_of_a_gibibyte_is_refused_early_and_with_bounded_memory";
+        let scene = Scene::open(test, Setup::new()).await;
+        let address = scene.stage.service.address;
+        let before = scene.memory("VmRSS");
+        for path in ["/v1/payments", "/v1/tokens", "/v1/payments/P1/refunds", "/v1/notify/alipay"] {
+            let sent = send_a_gibibyte(address, path).await;
+            assert!(sent.bytes < 64 * 1024 * 1024, "{path}: {} bytes were taken", sent.bytes);
+            assert!(matches!(sent.status(), "413" | "404"), "{path}: {}", sent.answer);
+            assert!(sent.answer.contains("application/problem+json"), "{path}: {}", sent.answer);
+        }
+        let grown = scene.memory("VmHWM").saturating_sub(before);
+        assert!(grown < 64 * 1024 * 1024, "{grown} bytes more were held");
+        let stage = scene.kill_for_good().await;
+        assert_eq!(stage.books.count("pay_orders", "1").await, 0);
+        stage.shop().buy("1001").await;
+    });
 }
 
 /// Length announced: refused before a byte of it was read.

@@ -5,9 +5,9 @@ use tokio::task::JoinSet;
 
 use crate::{
     clock::{soon, soon_is},
-    parts::{self, Part},
+    parts::{self, Scene},
     shop::{Shop, no, order},
-    stage::{Running, Setup, Stage},
+    stage::{Setup, Stage},
 };
 
 const PRECREATE: &str = "alipay.trade.precreate";
@@ -16,60 +16,6 @@ const REFUND: &str = "alipay.trade.refund";
 /// Leases that lapse soon, so that what a dead process held is free soon.
 fn setup() -> Setup {
     Setup::new().period("lease", "400ms").period("channel_timeout", "500ms")
-}
-
-/// A stage whose service is a process of its own, at the address where it will always be.
-struct Scene {
-    stage: Stage,
-    part: Part,
-    test: &'static str,
-}
-
-impl Scene {
-    async fn open(test: &'static str, setup: Setup) -> Self {
-        let mut stage = setup.open().await;
-        let address = stage.service.address;
-        let config = stage.config_at(address);
-        stage.service.tell();
-        stage.service.ended().await;
-        let part = Part::start(test, &config);
-        let scene = Self { stage, part, test };
-        scene.serves().await;
-        scene
-    }
-
-    /// Waits until the process answers.
-    async fn serves(&self) {
-        let url = format!("http://{}/livez", self.stage.service.address);
-        soon("the process answers", || async {
-            let answer = self.stage.http.get(&url).send().await.ok()?;
-            answer.status().is_success().then_some(())
-        })
-        .await;
-    }
-
-    /// Kills the process and starts another one at once.
-    async fn kill(self) -> Self {
-        let Self { stage, part, test } = self;
-        part.kill();
-        let part = Part::start(test, &stage.config_at(stage.service.address));
-        let scene = Self { stage, part, test };
-        scene.serves().await;
-        scene
-    }
-
-    /// Kills the process and goes on in this one.
-    async fn kill_for_good(self) -> Stage {
-        let Self { mut stage, part, .. } = self;
-        part.kill();
-        let config = stage.config_at(stage.service.address);
-        stage.service = Running::open(config).await;
-        stage
-    }
-
-    fn shop(&self) -> Shop {
-        self.stage.shop()
-    }
 }
 
 /// Sends it in the background: it will break off with the process.

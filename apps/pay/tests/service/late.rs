@@ -52,6 +52,11 @@ async fn late_money_is_found_without_any_callback() {
     let shop = stage.shop();
     stage.channel.lose_notices().await;
     let payment = closed(&shop, "1001").await;
+    soon_is("it is watched", true, || async {
+        let checks = format!("SELECT checks FROM pay_payments WHERE payment_no = '{payment}'");
+        stage.books.number(checks).await > 1
+    })
+    .await;
     stage.channel.pay_late(&payment).await;
     shop.goes_back(&payment).await;
     stage.audit().await;
@@ -116,7 +121,10 @@ async fn when_an_older_attempt_pays_the_newer_one_is_closed() {
     let stage = setup().open().await;
     let shop = stage.shop();
     let first = closed(&shop, "1001").await;
-    let second = no(&shop.create("k2", &order("1001")).await.is(201));
+    // It would not expire by itself for long.
+    let mut body = order("1001");
+    body["expires_in"] = json!(3600);
+    let second = no(&shop.create("k2", &body).await.is(201));
     stage.channel.scan(&second).await;
     stage.channel.pay_late(&first).await;
     assert_eq!(shop.becomes(&first, "paid").await["surplus"], false);

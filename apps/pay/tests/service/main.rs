@@ -1,8 +1,9 @@
 //! The payment service proved from outside: the real service, a real simulator and a merchant's
 //! server, each on a socket of its own, and the database read from beside it.
 //!
-//! A number in a comment is the behaviour of that number in `docs/payment-api.md`'s source, the
-//! list of twenty-five that the payment service was built against.
+//! A number in a comment is that of a behaviour in the list of twenty-five which the payment
+//! service was built against: create 1–6, callback 7–15, query, close and reconcile 16–20,
+//! refunds 21 and 22, money and time 23 and 24.
 
 #![expect(
     clippy::expect_used,

@@ -88,7 +88,7 @@ async fn what_a_dead_sweeper_left_is_taken_over() {
     stage.audit().await;
 }
 
-/// The word of a sweeper whose lease was taken over counts for nothing.
+/// What cannot be believed is as good as no answer.
 #[tokio::test]
 async fn no_answer_to_a_question_moves_nothing_and_ends_nothing() {
     let stage = Stage::open().await;

@@ -3,12 +3,11 @@
 use http::Method;
 use serde_json::json;
 
-use hapax_pay::{Kind, Service, config::Config};
-
 use crate::{
     shop::{Answer, Shop, no, order},
     stage::{NORTH_KEY, Stage},
 };
+use hapax_pay::{Kind, Service, config::Config};
 
 #[tokio::test]
 async fn only_the_whole_key_opens_the_door() {

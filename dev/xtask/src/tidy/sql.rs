@@ -13,7 +13,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("apps/cli/src/demo/audit.rs", "the audit recounts past the service's own code on purpose"),
     ("apps/cli/src/audit.rs", "the audit recounts past the service's own code on purpose"),
     ("apps/pay/src/db/guards.rs", "a test of statements: it breaks them on purpose"),
-    ("lib/store/src/sql/lossy.rs", "a test of a database that loses answers"),
 ];
 /// Words that together make a statement, in order.
 const STATEMENTS: &[&[&str]] =
