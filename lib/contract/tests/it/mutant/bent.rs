@@ -112,13 +112,13 @@ impl Cells {
         self.kept.lock().unwrap().records.get(&id).cloned()
     }
 
-    fn take(&self, before: Option<Box<Record>>, step: &Step) -> Answer {
+    /// Takes a step on what was read, whatever became of it since.
+    fn take(&self, kept: &mut Kept, before: Option<Box<Record>>, step: &Step) -> Answer {
         let now = self.now();
         let (record, entry, answer) = match self.bend {
             Bend::Take(bent) => bent(before, step, now),
             _ => store::apply(before, step, now),
         };
-        let mut kept = self.kept.lock().unwrap();
         match record {
             Some(record) => drop(kept.records.insert(step.id(), record)),
             None => drop(kept.records.remove(&step.id())),
@@ -128,7 +128,13 @@ impl Cells {
     }
 
     fn all(&self, steps: &[Step]) -> Vec<Answer> {
-        let answers = steps.iter().map(|step| self.take(self.read(step.id()), step)).collect();
+        let mut kept = self.kept.lock().unwrap();
+        let take = |step: &Step| {
+            let before = kept.records.get(&step.id()).cloned();
+            self.take(&mut kept, before, step)
+        };
+        let answers = steps.iter().map(take).collect();
+        drop(kept);
         match self.bend {
             Bend::Answers(bent) => bent(answers),
             _ => answers,
@@ -189,7 +195,7 @@ impl Store for Shop {
                 tokio::task::yield_now().await;
                 read.into_iter()
                     .zip(&steps)
-                    .map(|(record, step)| cells.take(record, step))
+                    .map(|(record, step)| cells.take(&mut cells.kept.lock().unwrap(), record, step))
                     .collect()
             }),
             _ => Box::pin(ready(cells.all(&steps))),
