@@ -209,7 +209,7 @@ impl Turn {
             Ok(found) => {
                 let now = found.now;
                 let completed = found.record.filter(|it| it.status(now) == Status::Completed);
-                match completed.and_then(|record| record.outcome) {
+                match completed.and_then(|record| record.outcome.clone()) {
                     Some(outcome) => self.echo(self.stored(&outcome)),
                     None => self.in_flight(Duration::from_secs(1)),
                 }

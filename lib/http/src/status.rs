@@ -105,7 +105,7 @@ struct Answered {
     caller: Caller,
     operation: Operation,
     key: RequestKey,
-    record: Box<Record>,
+    record: Arc<Record>,
     now: Timestamp,
 }
 
@@ -128,7 +128,7 @@ impl Asked {
         if !allowed {
             return Problem::new(Code::Forbidden).into_response();
         }
-        match (record.status(now), record.outcome) {
+        match (record.status(now), record.outcome.clone()) {
             (Status::Completed, Some(Outcome::Value(stored))) => match Stored::read(&stored) {
                 Some(stored) => stored.into_response(),
                 None => Problem::new(Code::AnswerUnreadable).into_response(),

@@ -24,7 +24,7 @@ use crate::{
     error::{Error, Kind},
     outcome::Outcome,
     record::{Class, Epoch, Fence, Record, Retention, State},
-    store::{Answer, Found, Step},
+    store::{self, Answer, Found, Step},
     time::Timestamp,
 };
 
@@ -159,7 +159,7 @@ pub struct Lease {
 pub(super) struct Held {
     work: Work,
     /// The record as it was granted, for those who wait in this process.
-    record: Record,
+    record: Arc<Record>,
     seat: Option<Seat>,
     ticket: Option<Ticket>,
     granted_at: Instant,
@@ -169,7 +169,8 @@ impl Lease {
     /// Takes the grant under watch and shows it to those who wait in this process.
     pub(super) fn new(work: Work, record: Record, seat: Seat, sent_at: Instant) -> Self {
         let now = work.0.grant.now;
-        seat.publish(Found { record: Some(Box::new(record.clone())), now });
+        let record = Arc::new(record);
+        seat.publish(Found { record: Some(Arc::clone(&record)), now });
         let granted_at = work.0.shared.clock.now();
         let mut held = Box::new(Held {
             work: work.clone(),
@@ -324,28 +325,10 @@ impl Held {
         self.work.observe(&event);
         let Some(seat) = self.seat.take().filter(Seat::has_followers) else { return };
         if let Step::Complete { outcome, retention, .. } = step {
-            let record = completed(self.record.clone(), outcome, *retention, epoch, now);
-            seat.publish(Found { record: Some(Box::new(record)), now });
+            let mut record = Record { epoch, ..Record::clone(&self.record) };
+            store::complete(&mut record, outcome, *retention, now);
+            seat.publish(Found { record: Some(Arc::new(record)), now });
         }
-    }
-}
-
-fn completed(
-    record: Record,
-    outcome: &Outcome,
-    retention: Retention,
-    epoch: Epoch,
-    now: Timestamp,
-) -> Record {
-    Record {
-        state: State::Completed,
-        epoch,
-        outcome: Some(outcome.clone()),
-        checkpoint: None,
-        completed_at: Some(now),
-        expires_at: retention.expires_at(now),
-        reuse_at: retention.reuse_at(now),
-        ..record
     }
 }
 
@@ -512,7 +495,7 @@ fn judge(mut held: Box<Held>, found: Found) -> Resolved {
     let Some(record) = found.record.filter(|record| record.is_held_by(&held.work.fence())) else {
         return Resolved::Fenced(held.work.fenced("read the commit back"));
     };
-    match (record.state, record.outcome) {
+    match (record.state, record.outcome.clone()) {
         (State::Completed, Some(outcome)) => {
             let (fence, retention) = (held.work.fence(), held.work.retention());
             let step = Step::Complete { fence, outcome: outcome.clone(), retention };
