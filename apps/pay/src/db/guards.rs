@@ -314,9 +314,14 @@ async fn each_clause_of_a_claim_alone_keeps_an_older_attempt_from_writing() {
     };
     assert!(is_held(sql::CLAIM).await);
     for (change, back, guard, instead) in [
-        ("id = x'01' || zeroblob(31)", "id = zeroblob(32)", "id = ?1", "?1 <> ''"),
+        ("id = unhex(printf('%064d', 1))", "id = zeroblob(32)", "id = ?1", "?1 <> ''"),
         ("epoch = 8", "epoch = 7", "AND epoch = ?2", "AND ?2"),
-        ("nonce = x'01' || zeroblob(15)", "nonce = zeroblob(16)", "AND nonce = ?3", "AND ?3 <> ''"),
+        (
+            "nonce = unhex(printf('%032d', 1))",
+            "nonce = zeroblob(16)",
+            "AND nonce = ?3",
+            "AND ?3 <> ''",
+        ),
         ("state = 4", "state = 1", "AND state = 1", ""),
     ] {
         let set = |change: &str| &*format!("UPDATE hapax_records SET {change}").leak();
