@@ -252,7 +252,11 @@ fn report(base: &str, answered: &Answered) -> Response<Body> {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let wait = match status {
         Status::Running => Some(std::cmp::min(record.lease_until.since(*now), LOOK_AGAIN)),
-        _ => is_processing.then_some(LOOK_AGAIN),
+        Status::Abandoned
+        | Status::Unknown
+        | Status::Open
+        | Status::Completed
+        | Status::Expired => is_processing.then_some(LOOK_AGAIN),
     };
     if let Some(wait) = wait {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds(wait)));

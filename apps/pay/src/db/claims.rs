@@ -6,7 +6,7 @@ use hapax::Fence;
 
 /// Whether `fence` still names the attempt that owns its record.
 ///
-/// True until the transaction ends if it has begun to write: nobody takes the record over meanwhile.
+/// In a transaction that writes, this stays so to its end: nobody takes the record over meanwhile.
 pub(crate) async fn is_held(conn: &mut Conn, fence: &Fence) -> Result<bool, Error> {
     let query = sqlx::query(sql::CLAIM).bind(fence.id.as_bytes().as_slice());
     let query = query.bind(fence.epoch.get()).bind(fence.nonce.as_bytes().as_slice());

@@ -156,12 +156,12 @@ async fn what_a_completer_goes_on_with_is_processing() {
     let routes = StatusRoutes::new(hapax.clone(), FromExtension);
     let router: Router = routes.completed(keyed).completed(opaque).router();
     let (tenant, principal) = (Tenant::parse("shop").unwrap(), Principal::parse("ann").unwrap());
+    let mut held = Vec::new();
     for operation in &operations {
         let key = RequestKey::parse("k-1").unwrap();
         let call = operation.request(tenant.clone(), principal.clone(), key);
         let Begin::Run(lease) = call.begin().await.unwrap() else { panic!("it is free") };
-        // As a process leaves it that was killed.
-        std::mem::forget(lease);
+        held.push(lease);
     }
     let told = async |name: &str, path: &str| {
         let mut ask = http::Request::get(format!("/v1/operations/{name}/k-1{path}"))
@@ -172,7 +172,8 @@ async fn what_a_completer_goes_on_with_is_processing() {
         let wait = answer.headers().get("retry-after").cloned();
         let body = axum::body::to_bytes(answer.into_body(), 4096).await.unwrap();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        let word = body.get("code").or(body.get("status")).unwrap().as_str().unwrap().to_owned();
+        let word =
+            body.get("code").or_else(|| body.get("status")).unwrap().as_str().unwrap().to_owned();
         (word, wait.is_some())
     };
     let says = |word: &str, waits| (word.to_owned(), waits);
