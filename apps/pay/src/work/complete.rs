@@ -19,7 +19,10 @@ pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
         let desk = Arc::clone(&resuming);
         Box::pin(async move {
             if let Err(error) = resume(&desk, lease).await {
-                tracing::warn!(error = %error, "an abandoned request was not finished");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "an abandoned request was not finished"
+                );
             }
         })
     };

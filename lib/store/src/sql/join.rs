@@ -186,7 +186,10 @@ impl<D: Dialect> Drop for Sealed<D> {
             let sql = self.sql.clone();
             self.sql.owned(async move {
                 if let Err(unsealed) = read_back(&sql, *sealing).await {
-                    tracing::warn!(error = %unsealed.error, "a seal was dropped without a commit");
+                    tracing::warn!(
+                        error = &unsealed.error as &dyn std::error::Error,
+                        "a seal was dropped without a commit"
+                    );
                 }
             });
         }

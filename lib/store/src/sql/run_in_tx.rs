@@ -170,7 +170,10 @@ async fn give_back(lease: Option<Lease>) {
         Class::Transactional => {
             if let Err(error) = lease.release().await {
                 // It lapses by itself.
-                tracing::warn!(error = %error, "a claim without effect was not given back");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a claim without effect was not given back"
+                );
             }
         }
         Class::Keyed | Class::Queryable | Class::Opaque => drop(lease),
