@@ -25,7 +25,6 @@ use crate::{
     invalid::Invalid,
     message::Backoff,
     outcome::Outcome,
-    record::Class,
     rest::stopped_within,
     store::{Found, Scan},
     time::{Clock, Timestamp},
@@ -446,10 +445,7 @@ impl Runner {
                 told => told,
             },
             Ok(End::NoEffect) => lease.release().await,
-            Ok(End::Unknown(why)) => match lease.class() {
-                Class::Transactional | Class::Keyed => lease.hand_on().await,
-                Class::Queryable | Class::Opaque => lease.doubt(why).await,
-            },
+            Ok(End::Unknown(why)) => lease.unknown(why).await,
             // Dropped here, the lease is handed on by its class.
             Err(_) => Err(Error::new(Kind::Panicked, "run the job")),
         };

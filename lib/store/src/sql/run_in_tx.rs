@@ -279,19 +279,19 @@ where
         }
         Err(error) => {
             sql.rollback(tx).await;
-            return Committing::Failed(Failed::undone(error.into(), sealing.rolled_back()));
+            return Committing::Failed(Failed::undone(error.into(), Some(sealing.rolled_back())));
         }
     };
-    let id = sealing.fence().map(|fence| fence.id);
+    let id = sealing.fence().id;
     match sql.commit(tx).await {
         Ok(()) => {
             sealing.committed(outcome, now);
-            id.into_iter().for_each(|id| sql.hint(id));
+            sql.hint(id);
             sql.announce();
             Committing::Done(said)
         }
         Err(error) if error.kind() == Kind::Unsure => Committing::Unsure(sealing, said),
-        Err(error) => Committing::Failed(Failed::undone(error.into(), sealing.rolled_back())),
+        Err(error) => Committing::Failed(Failed::undone(error.into(), Some(sealing.rolled_back()))),
     }
 }
 
