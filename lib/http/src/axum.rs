@@ -54,8 +54,8 @@ impl<S: Sync> OptionalFromRequestParts<S> for Idempotent {
 ///
 /// # #[derive(serde::Deserialize)]
 /// # struct Order { amount: u32 }
-/// async fn create(turn: Idempotent, Checked(Json(order)): Checked<Json<Order>>) -> StatusCode {
-///     let _downstream_key = turn.child_key("charge");
+/// async fn create(idempotent: Idempotent, Checked(Json(order)): Checked<Json<Order>>) -> StatusCode {
+///     let _downstream_key = idempotent.child_key("charge");
 ///     if order.amount > 0 { StatusCode::CREATED } else { StatusCode::UNPROCESSABLE_ENTITY }
 /// }
 /// # let _: axum::Router = axum::Router::new().route("/", axum::routing::post(create));

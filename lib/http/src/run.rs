@@ -40,16 +40,16 @@ use crate::{
 use hapax_core::{Call, Error, Kind, Lease, Outcome, Status};
 
 /// One guarded request on its way.
-pub(crate) struct Turn {
+pub(crate) struct Guarded {
     pub(crate) settings: Arc<Settings>,
     pub(crate) call: Call,
     pub(crate) sent: SentKey,
     pub(crate) request_id: Option<HeaderValue>,
-    #[expect(dead_code, reason = "the memory of the body, given back when the turn is over")]
+    #[expect(dead_code, reason = "the memory of the body, given back when the request is over")]
     pub(crate) held: Held,
 }
 
-impl Turn {
+impl Guarded {
     /// Does the work and closes the record.
     pub(crate) async fn run<S, B, R>(
         self,

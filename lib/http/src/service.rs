@@ -32,7 +32,7 @@ use crate::{
     key::{self, KeyRule},
     layer::{Settings, StoreDown},
     problem::{Code, Problem},
-    run::{self, Turn},
+    run::{self, Guarded},
 };
 use hapax_core::{Begin, Class, Error, Kind, Outcome, Prints, Status};
 
@@ -124,25 +124,25 @@ where
         Ok(admitted) => admitted,
         Err(problem) => return Ok(refuse(&settings, problem, &parts, unread).await),
     };
-    let Admitted { turn, caller, body, prints } = admitted;
+    let Admitted { guarded, caller, body, prints } = admitted;
     let operation = settings.operation.clone();
-    let key = turn.sent.key.clone();
-    let running = match begin(&turn, prints).await {
+    let key = guarded.sent.key.clone();
+    let running = match begin(&guarded, prints).await {
         Ok(Begin::Run(lease)) => {
             let request = Request::from_parts(parts, B::from(body));
-            operation.own(turn.run(lease, inner, request))
+            operation.own(guarded.run(lease, inner, request))
         }
-        Ok(Begin::Verify(lease)) => operation.own(turn.verify(lease, inner, parts, body)),
-        Ok(Begin::Replay(outcome)) => return Ok(replay(&turn, &parts, &caller, &outcome)),
-        Ok(Begin::Busy { retry_after }) => return Ok(turn.in_flight(retry_after)),
-        Ok(Begin::Mismatch) => return Ok(turn.problem(settings.mismatch())),
-        Ok(Begin::Held) => return Ok(turn.held_back()),
-        Ok(Begin::Expired) => return Ok(turn.problem(Problem::new(Code::KeyExpired))),
+        Ok(Begin::Verify(lease)) => operation.own(guarded.verify(lease, inner, parts, body)),
+        Ok(Begin::Replay(outcome)) => return Ok(replay(&guarded, &parts, &caller, &outcome)),
+        Ok(Begin::Busy { retry_after }) => return Ok(guarded.in_flight(retry_after)),
+        Ok(Begin::Mismatch) => return Ok(guarded.problem(settings.mismatch())),
+        Ok(Begin::Held) => return Ok(guarded.held_back()),
+        Ok(Begin::Expired) => return Ok(guarded.problem(Problem::new(Code::KeyExpired))),
         Err(error) if opens(&settings, &error) => {
             let request = Request::from_parts(parts, B::from(body));
-            operation.own(unprotected(turn, inner, request))
+            operation.own(unprotected(guarded, inner, request))
         }
-        Err(error) => return Ok(turn.problem(turn.store_failed(&error))),
+        Err(error) => return Ok(guarded.problem(guarded.store_failed(&error))),
     };
     let ended = match settings.answer_within {
         None => running.await,
@@ -160,7 +160,7 @@ where
 
 /// A request that may ask the store.
 struct Admitted {
-    turn: Turn,
+    guarded: Guarded,
     caller: Caller,
     body: Bytes,
     prints: Prints,
@@ -194,18 +194,18 @@ where
     };
     let request_id = parts.headers.get(header::REQUEST_ID).cloned();
     let request_id = request_id.filter(|id| id.len() <= REQUEST_ID_BYTES_MAX);
-    let turn = Turn { settings: Arc::clone(settings), call, sent, request_id, held };
-    Ok(Admitted { turn, caller, body, prints })
+    let guarded = Guarded { settings: Arc::clone(settings), call, sent, request_id, held };
+    Ok(Admitted { guarded, caller, body, prints })
 }
 
 /// Claims the work.
 ///
 /// Where dead attempts must be asked about and the layer cannot ask, it looks first: a claim would
 /// use up one of the attempts that belong to the completer.
-async fn begin(turn: &Turn, prints: Prints) -> Result<Begin, Error> {
-    let settings = &turn.settings;
+async fn begin(guarded: &Guarded, prints: Prints) -> Result<Begin, Error> {
+    let settings = &guarded.settings;
     if settings.verify.is_none() && settings.operation.class() == Class::Queryable {
-        let found = turn.call.look().await?;
+        let found = guarded.call.look().await?;
         let dead = found.record.is_some_and(|record| {
             !record.is_reusable(found.now)
                 && record.prints.matches(&prints)
@@ -215,15 +215,15 @@ async fn begin(turn: &Turn, prints: Prints) -> Result<Begin, Error> {
             return Ok(Begin::Held);
         }
     }
-    turn.call.clone().begin().await
+    guarded.call.clone().begin().await
 }
 
-fn replay(turn: &Turn, parts: &Parts, caller: &Caller, outcome: &Outcome) -> Response<Body> {
-    let allowed = turn.settings.may_replay.as_ref().is_none_or(|check| check(parts, caller));
+fn replay(guarded: &Guarded, parts: &Parts, caller: &Caller, outcome: &Outcome) -> Response<Body> {
+    let allowed = guarded.settings.may_replay.as_ref().is_none_or(|check| check(parts, caller));
     if !allowed {
-        return turn.problem(Problem::new(Code::Forbidden));
+        return guarded.problem(Problem::new(Code::Forbidden));
     }
-    turn.echo(turn.stored(outcome))
+    guarded.echo(guarded.stored(outcome))
 }
 
 /// Whether the operation would rather run twice than not at all.
@@ -233,7 +233,7 @@ fn opens(settings: &Settings, error: &Error) -> bool {
 }
 
 async fn unprotected<S, B, R>(
-    turn: Turn,
+    guarded: Guarded,
     inner: S,
     request: Request<B>,
 ) -> Result<Response<Body>, S::Error>
@@ -242,10 +242,10 @@ where
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    tracing::warn!(operation = %turn.settings.operation.name(), "an operation runs unprotected");
+    tracing::warn!(operation = %guarded.settings.operation.name(), "an operation runs unprotected");
     let mut response = run::answer(inner, request).await?;
     response.headers_mut().insert(header::DEGRADED, HeaderValue::from_static("fail-open"));
-    Ok(turn.echo(response))
+    Ok(guarded.echo(response))
 }
 
 /// Refuses a request whose body may still be on its way.

@@ -46,27 +46,27 @@ use hapax::http::{Ended, Idempotent, Problem};
 pub(super) async fn create(
     State(app): State<App>,
     axum::Extension(me): Me,
-    turn: Idempotent,
+    idempotent: Idempotent,
     body: Bytes,
 ) -> Response {
     let (sent, creation) = match read(&body) {
         Ok(read) => read,
-        Err(complaint) => return refuse(&turn, problem::body_invalid(complaint)),
+        Err(complaint) => return refuse(&idempotent, problem::body_invalid(complaint)),
     };
     let expires_in = match expires_in(&app.desk, &sent) {
         Ok(expires_in) => expires_in,
-        Err(complaint) => return refuse(&turn, problem::body_invalid(complaint)),
+        Err(complaint) => return refuse(&idempotent, problem::body_invalid(complaint)),
     };
     if me.channel(creation.channel).is_none() {
-        return refuse(&turn, Problem::of(&CHANNEL_MISSING));
+        return refuse(&idempotent, Problem::of(&CHANNEL_MISSING));
     }
-    turn.enter();
+    idempotent.enter();
     let wanted = wanted(&me, creation);
-    match app.desk.create(wanted, expires_in, &turn).await {
-        Ok(Created::Unfit(why)) => refuse(&turn, problem::body_invalid(why.to_string())),
+    match app.desk.create(wanted, expires_in, &idempotent).await {
+        Ok(Created::Unfit(why)) => refuse(&idempotent, problem::body_invalid(why.to_string())),
         // Not decided: nothing is stored, and whoever comes next goes on.
         Ok(Created::Processing { retry_after }) => {
-            (Ended::Unknown, turn.still_at_work(retry_after)).into_response()
+            (Ended::Unknown, idempotent.still_at_work(retry_after)).into_response()
         }
         Ok(created) => answer(&app.desk, created).await,
         Err(error) => (Ended::Unknown, problem::failed(&error)).into_response(),
@@ -74,8 +74,8 @@ pub(super) async fn create(
 }
 
 /// Says no before anything was done: the key stays free for a corrected request.
-fn refuse(turn: &Idempotent, problem: Problem) -> Response {
-    turn.refuse();
+fn refuse(idempotent: &Idempotent, problem: Problem) -> Response {
+    idempotent.refuse();
     problem.into_response()
 }
 

@@ -6,6 +6,7 @@ use crate::{
     invalid::Invalid,
     outcome::OUTCOME_BYTES_MAX,
     record::{Effect, Retention},
+    rest::LEASE_MIN,
     store::{Capabilities, Durability},
 };
 
@@ -18,8 +19,6 @@ pub const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 /// Attempts that may die before a person has to look.
 pub const ATTEMPTS_MAX: u32 = 5;
 
-/// Shortest lease: below this a renewal at one third is lost in the noise of a busy machine.
-const LEASE_MIN: Duration = Duration::from_millis(30);
 /// Longest lease: a dead holder blocks its key for this long.
 const LEASE_MAX: Duration = Duration::from_secs(60 * 60);
 

@@ -3,12 +3,12 @@
 use std::{pin::pin, time::Duration};
 
 use bytes::Bytes;
-use futures_util::poll;
+use futures_util::{future::ready, poll};
 
 use crate::bench::{Bench, LEASE, call, first, kind, lease, pass, prints, value};
 use hapax_contract::{Asked, Delivery};
 use hapax_core::{
-    Begin, Class, Clock, Effect, Kind, Prints, State, Status,
+    Begin, Class, Clock, Effect, End, Kind, Prints, Ran, State, Status,
     store::{Step, Store},
 };
 
@@ -48,6 +48,27 @@ async fn a_dropped_lease_is_handed_on_by_its_class() {
             (Class::Opaque, Begin::Held) => assert_eq!(record.state, State::Unknown),
             (class, begun) => panic!("{class:?}: {begun:?}"),
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_ends_by_its_class() {
+    for effect in [Effect::Transactional, KEYED, QUERYABLE, Effect::Opaque] {
+        let bench = Bench::new();
+        let operation = bench.declare(effect);
+        let ran: Ran<()> = call(&operation, "key")
+            .run(|_| ready(End::Unknown("it hung".to_owned())))
+            .await
+            .unwrap();
+        assert!(matches!(ran, Ran::Unknown));
+        let record = bench.record(call(&operation, "key").id()).await;
+        let expected = match effect.class() {
+            // Safe to do again: at once, without a person.
+            Class::Transactional | Class::Keyed => State::Claimed,
+            Class::Queryable | Class::Opaque => State::Unknown,
+        };
+        assert_eq!(record.state, expected, "{effect:?}");
+        assert!(record.lease_until <= bench.clock.wall(), "{effect:?}: the lease has ended");
     }
 }
 
