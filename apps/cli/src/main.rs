@@ -3,6 +3,7 @@
 mod demo;
 mod end;
 mod init;
+mod log;
 mod output;
 mod serve;
 mod sim;
