@@ -1,6 +1,6 @@
 //! Data on stdout: JSON for programs, aligned columns for people.
 //!
-//! Invariant: a reader that goes away ends no command (`a_reader_that_goes_away_is_no_error`,
+//! Invariant: a reader that goes away ends no command (`a_reader_that_goes_away_is_no_failure`,
 //! `servers_go_on_without_a_reader`).
 
 use std::io::{self, Write};
