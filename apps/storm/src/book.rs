@@ -141,7 +141,7 @@ impl Book {
     }
 }
 
-/// The head of a text, at most so many bytes, cut between characters.
+/// The head of a text, at most this many bytes, cut between characters.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
     let mut end = std::cmp::min(bytes_max, text.len());
     while !text.is_char_boundary(end) {

@@ -18,7 +18,7 @@ const REPEATS: usize = 3;
 /// First parts of the sequential story, in hundredths of the amount; the rest is the last part.
 const PARTS: [i64; 2] = [20, 30];
 
-/// Numbers that are sent at once, each for so many hundredths: three fit.
+/// Numbers that are sent at once, each for this many hundredths: three fit.
 const CROWD: (usize, i64) = (5, 30);
 
 /// One refund that is asked for.
