@@ -197,7 +197,7 @@ async fn send(ground: &Ground, watched: &Watched<'_>, ask: &Ask, dice: &mut Dice
     let tenant = watched.purchase.tenant;
     let mut call = ground.call_of(tenant, "refund", Method::POST, &path);
     call.body = Some(wire::refund(&ask.refund_no, ask.amount));
-    ground.persist(tenant, &call, Accepted::IsEnough, None, dice).await
+    ground.persist(tenant, &call, Accepted::Enough, None, dice).await
 }
 
 /// Judges the answer to a refund that is right, or too much at worst.
