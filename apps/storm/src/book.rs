@@ -74,6 +74,11 @@ impl Book {
         change(&mut self.pages().counts);
     }
 
+    /// Requests that found no connection, or a broken one.
+    pub(crate) fn unreachable(&self) -> u64 {
+        self.pages().counts.unreachable
+    }
+
     pub(crate) fn answered(&self, status: u16, code: Option<String>) {
         let counts = &mut self.pages().counts;
         *counts.by_status.entry(status).or_default() += 1;

@@ -76,7 +76,7 @@ impl Ground {
         hang_up: Option<Duration>,
         dice: &mut Dice,
     ) -> Outcome {
-        let mut last = None;
+        let (mut last, kills) = (None, self.kills());
         for tries in 0..TRIES_MAX {
             if self.until.is_over() {
                 break;
@@ -97,11 +97,12 @@ impl Ground {
                             return Outcome::Decided(answer);
                         }
                         (Next::Ask, Accepted::Undecided(about)) => {
-                            self.ask(tenant, &answer, Some(about), dice).await;
+                            let lead = self.ask(tenant, &answer, dice).await;
+                            self.judge_lead(about, lead, self.kills() > kills);
                             Duration::ZERO
                         }
                         (Next::Ask, Accepted::RefusedLater) => {
-                            self.ask(tenant, &answer, None, dice).await;
+                            self.ask(tenant, &answer, dice).await;
                             Duration::ZERO
                         }
                         (Next::Again, _) => answer.rest(),
@@ -139,67 +140,68 @@ impl Ground {
     }
 
     /// Asks at the `Location` of a 202 until the work is not running any more, or asking fails.
-    /// With `about`, judges whether the place knows of the work.
-    async fn ask(
-        &self,
-        tenant: usize,
-        accepted: &Answer,
-        about: Option<About<'_>>,
-        dice: &mut Dice,
-    ) {
+    async fn ask(&self, tenant: usize, accepted: &Answer, dice: &mut Dice) -> Lead {
         self.until.pause(accepted.rest()).await;
         let location = accepted.location.as_deref().and_then(|to| self.service.follow(to));
         let Some(location) = location else {
-            return self
-                .judge_lead(about, false, || format!("no place here: {}", accepted.quote()));
+            return Lead::Nowhere(format!("it names no place here: {}", accepted.quote()));
         };
         let question = self.question(tenant, location);
         for tries in 0..ASKS_MAX {
             if self.until.is_over() {
-                return;
+                return Lead::On;
             }
-            let Ok(answer) = self.once(&question, None).await else { return };
-            match lead(&answer) {
+            let Ok(answer) = self.once(&question, None).await else { return Lead::Unclear };
+            match lead(question.url.path(), &answer) {
                 Lead::On => {}
-                Lead::Unclear => return,
-                lead @ (Lead::Back | Lead::Nowhere) => {
-                    return self.judge_lead(about, lead == Lead::Back, || {
-                        format!("{} says {}", question.url.path(), answer.quote())
-                    });
-                }
+                lead => return lead,
             }
             self.until.pause(std::cmp::max(answer.rest(), pause(tries, dice))).await;
         }
+        Lead::On
     }
 
-    fn judge_lead(&self, about: Option<About<'_>>, held: bool, told: impl FnOnce() -> String) {
-        let Some(about) = about else { return };
-        self.judge(Rule::StatusByKey, about, held, || format!("a 202 led nowhere: {}", told()));
+    /// Holds a 202 to where it led. A service that was killed meanwhile may have lost what it had
+    /// not begun, and says so: that is no lie.
+    fn judge_lead(&self, about: About<'_>, lead: Lead, was_killed: bool) {
+        match lead {
+            Lead::Back => self.book.held(Rule::StatusByKey),
+            Lead::Nowhere(told) if !was_killed => {
+                self.broken(Rule::StatusByKey, about, &format!("a 202 led nowhere: {told}"));
+            }
+            Lead::Nowhere(_) | Lead::On | Lead::Unclear => {}
+        }
+    }
+
+    /// Rises whenever the service may just have been killed.
+    fn kills(&self) -> u64 {
+        self.book.unreachable().saturating_add(self.meter.marked())
     }
 }
 
 /// Where the place that a 202 names leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Lead {
     /// The work goes on: ask again.
     On,
     /// Something came of it: send the request again for its answer.
     Back,
-    /// What was accepted is not known there.
-    Nowhere,
+    /// What was accepted is not known there; with what was said instead.
+    Nowhere(String),
     /// The place gave no answer that says anything.
     Unclear,
 }
 
-fn lead(answer: &Answer) -> Lead {
+fn lead(place: &str, answer: &Answer) -> Lead {
+    let nowhere = || Lead::Nowhere(format!("{place} says {}", answer.quote()));
     if answer.status == 404 {
-        return Lead::Nowhere;
+        return nowhere();
     }
     let state: Option<Stateful> = answer.read().filter(|_| answer.status < 400);
     match state.as_ref().map(|stateful| stateful.status.as_str()) {
         None => Lead::Unclear,
         Some("running" | "processing" | "pending" | "in progress" | "in_progress") => Lead::On,
-        Some("open") => Lead::Nowhere,
+        Some("open") => nowhere(),
         Some(_) => Lead::Back,
     }
 }
@@ -221,7 +223,8 @@ mod tests {
     fn a_place_that_does_not_know_what_was_accepted_leads_nowhere() {
         let lead = |status, state: &str| {
             let body = Bytes::from(format!(r#"{{"status":"{state}"}}"#));
-            lead(&Answer { status, body, replayed: false, retry_after: None, location: None })
+            let (retry_after, location) = (None, None);
+            lead("/p", &Answer { status, body, replayed: false, retry_after, location })
         };
         for state in ["running", "processing", "pending", "in progress"] {
             assert_eq!(lead(200, state), Lead::On, "{state}");
@@ -229,8 +232,10 @@ mod tests {
         for state in ["completed", "unknown", "expired", "paying", "paid", "closed"] {
             assert_eq!(lead(200, state), Lead::Back, "{state}");
         }
-        assert_eq!(lead(200, "open"), Lead::Nowhere);
-        assert_eq!(lead(404, "completed"), Lead::Nowhere);
+        for (status, state) in [(200, "open"), (404, "completed")] {
+            let told = format!("/p says {status} {{\"status\":\"{state}\"}}");
+            assert_eq!(lead(status, state), Lead::Nowhere(told));
+        }
         for status in [401, 429, 500, 503] {
             assert_eq!(lead(status, "running"), Lead::Unclear, "{status}");
         }
