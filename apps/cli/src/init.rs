@@ -7,16 +7,18 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::{end::End, output};
+use crate::{
+    end::End,
+    output,
+    sim::{SIM_CONFIG, SimAccount, SimConfig},
+};
 use hapax_pay::config::{Alipay, Bounds, Config, LateMoney, Periods, Tenant, Tokens};
 use hapax_sim::{RsaKeyPem, generate_rsa_key_pem};
 
 /// The name of the service's configuration.
 pub(crate) const CONFIG: &str = "hapax.toml";
-/// The name of the simulator's configuration.
-pub(crate) const SIM_CONFIG: &str = "sim.toml";
 /// Where the production gateway is.
 const GATEWAY: &str = "https://openapi.alipay.com/gateway.do";
 /// Random bytes of a secret; twice as many hex digits.
@@ -47,34 +49,6 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct NewTenant {
     pub(crate) name: String,
     pub(crate) notice_url: Option<String>,
-}
-
-/// The simulator's configuration, as it stands in its file.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SimConfig {
-    pub(crate) listen: std::net::SocketAddr,
-    pub(crate) private_key_file: PathBuf,
-    #[serde(default)]
-    pub(crate) seed: u64,
-    #[serde(default = "SimConfig::real_time")]
-    pub(crate) time_scale: f64,
-    pub(crate) accounts: Vec<SimAccount>,
-}
-
-/// One merchant account at the simulator.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SimAccount {
-    pub(crate) app_id: String,
-    pub(crate) seller_id: String,
-    pub(crate) public_key_file: PathBuf,
-}
-
-impl SimConfig {
-    fn real_time() -> f64 {
-        1.0
-    }
 }
 
 pub(crate) fn run(args: &Args) -> End {

@@ -3,6 +3,7 @@
 mod demo;
 mod end;
 mod init;
+mod log;
 mod output;
 mod serve;
 mod sim;
@@ -14,8 +15,8 @@ use clap::{Parser, Subcommand};
 
 use self::end::End;
 
-/// However often a request, callback or message is repeated, the business outcome is the same one
-/// outcome.
+/// However often a request, callback, message or job is repeated, the business outcome is the same
+/// one outcome.
 #[derive(Parser)]
 #[command(name = "hapax", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = end::HELP)]

@@ -1,4 +1,7 @@
 //! Data on stdout: JSON for programs, aligned columns for people.
+//!
+//! Invariant: a reader that goes away ends no command (`a_reader_that_goes_away_is_no_failure`,
+//! `servers_go_on_without_a_reader`).
 
 use std::io::{self, Write};
 
@@ -7,10 +10,14 @@ use serde::Serialize;
 use crate::end::End;
 
 /// Prints one JSON document.
-#[expect(clippy::print_stdout, reason = "data of a command")]
-pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(())
+pub(crate) fn json(value: &impl Serialize) -> Result<(), End> {
+    let document = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
+    line(document)
+}
+
+/// Prints a line of data.
+pub(crate) fn line(text: impl AsRef<str>) -> Result<(), End> {
+    print(&format!("{}\n", text.as_ref()))
 }
 
 /// Prints text as it is. A reader that has gone away, as `head` does, wants no more of it.
@@ -22,12 +29,6 @@ pub(crate) fn print(text: &str) -> Result<(), End> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-/// Prints a line of data.
-#[expect(clippy::print_stdout, reason = "data of a command")]
-pub(crate) fn line(text: impl AsRef<str>) {
-    println!("{}", text.as_ref());
 }
 
 /// Says something to people while a command works. If nobody listens the command goes on.

@@ -1,14 +1,13 @@
 //! `hapax serve`: the payment service, until it is told to stop.
 
-use std::{io::IsTerminal, net::SocketAddr, path::PathBuf, pin::pin};
+use std::{net::SocketAddr, path::PathBuf, pin::pin};
 
 use futures_util::future::select;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::task::TaskTracker;
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::{end::End, output};
+use crate::{end::End, log, output};
 use hapax_pay::{Service, config::Config};
 
 #[derive(clap::Args)]
@@ -23,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> End {
-    log();
+    log::start();
     let mut config = match Config::read(&args.config) {
         Ok(config) => config,
         Err(why) => return why.into(),
@@ -35,7 +34,9 @@ pub(crate) async fn run(args: Args) -> End {
         Ok(service) => service,
         Err(error) => return error.into(),
     };
-    output::line(format!("http://{}", service.address()));
+    if let Err(end) = output::line(format!("http://{}", service.address())) {
+        return end;
+    }
     match service.serve(told_to_stop()).await {
         Ok(()) => End::Fine,
         Err(error) => error.into(),
@@ -63,18 +64,4 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
     let (terminate, interrupt) = (terminate.recv(), interrupt.recv());
     // A signal is a flag: dropping the other wait loses nothing.
     let _first = select(pin!(terminate), pin!(interrupt)).await;
-}
-
-/// Logs to stderr: for people on a terminal, as JSON elsewhere. `RUST_LOG` says how much.
-pub(crate) fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let registry = tracing_subscriber::registry().with(filter);
-    let started = if std::io::stderr().is_terminal() {
-        registry.with(fmt::layer().with_writer(std::io::stderr)).try_init()
-    } else {
-        registry.with(fmt::layer().json().with_writer(std::io::stderr)).try_init()
-    };
-    if let Err(why) = started {
-        output::say(format!("hapax: there will be no log: {why}"));
-    }
 }

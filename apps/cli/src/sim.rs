@@ -7,13 +7,13 @@ use std::{
 };
 
 use anyhow::Context;
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    end::End,
-    init::{SIM_CONFIG, SimConfig},
-    output, serve,
-};
+use crate::{end::End, log, output, serve};
 use hapax_sim::{Account, Config};
+
+/// The name of the simulator's configuration.
+pub(crate) const SIM_CONFIG: &str = "sim.toml";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -44,19 +44,47 @@ struct AlipayArgs {
     time_scale: Option<f64>,
 }
 
-pub(crate) async fn run(args: Args) -> End {
-    let Channel::Alipay(args) = args.channel;
-    serve::log();
-    match alipay(args).await {
-        Ok(()) => End::Fine,
-        Err(error) => error.into(),
+/// The simulator's configuration, as it stands in its file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SimConfig {
+    pub(crate) listen: SocketAddr,
+    pub(crate) private_key_file: PathBuf,
+    #[serde(default)]
+    pub(crate) seed: u64,
+    #[serde(default = "SimConfig::real_time")]
+    pub(crate) time_scale: f64,
+    pub(crate) accounts: Vec<SimAccount>,
+}
+
+/// One merchant account at the simulator.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SimAccount {
+    pub(crate) app_id: String,
+    pub(crate) seller_id: String,
+    pub(crate) public_key_file: PathBuf,
+}
+
+impl SimConfig {
+    fn real_time() -> f64 {
+        1.0
     }
 }
 
-async fn alipay(args: AlipayArgs) -> anyhow::Result<()> {
-    let simulator = hapax_sim::bind(config(&args)?).await?;
-    output::line(format!("http://{}", simulator.local_addr()));
-    simulator.serve(serve::told_to_stop()).await?;
+pub(crate) async fn run(args: Args) -> End {
+    let Channel::Alipay(args) = args.channel;
+    log::start();
+    match alipay(args).await {
+        Ok(()) => End::Fine,
+        Err(end) => end,
+    }
+}
+
+async fn alipay(args: AlipayArgs) -> Result<(), End> {
+    let simulator = hapax_sim::bind(config(&args)?).await.map_err(anyhow::Error::from)?;
+    output::line(format!("http://{}", simulator.local_addr()))?;
+    simulator.serve(serve::told_to_stop()).await.map_err(anyhow::Error::from)?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Payment service of Hapax: order → payment → channel callback → benefit, each exactly once.
+//! Payment service of Hapax: order → payment → channel callback → benefit, each with one outcome.
 //!
 //! | room | what is in it |
 //! |---|---|

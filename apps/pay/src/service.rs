@@ -36,7 +36,7 @@ use hapax::{
 /// The name of the operation that creates payments; part of every id, so it never changes.
 pub const CREATE_OPERATION: &str = "payment.create";
 
-/// The channel forgets our numbers never, but a payment that could not be created for so long is
+/// The channel never forgets our numbers, but a payment that could not be created for this long is
 /// a matter for a person.
 const CREATE_WINDOW: Duration = Duration::from_secs(7 * 86_400);
 

@@ -49,7 +49,7 @@ pub struct When {
     pub out_trade_no: Option<String>,
     /// How likely, from 0 to 1; drawn from the seed and the trade's number.
     pub chance: f64,
-    /// At most so many times.
+    /// At most this many times.
     pub times: Option<u32>,
 }
 
@@ -122,7 +122,7 @@ impl When {
         Self { chance, ..Self::default() }
     }
 
-    /// At most so many times.
+    /// At most this many times.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);

@@ -74,6 +74,11 @@ impl Book {
         change(&mut self.pages().counts);
     }
 
+    /// Requests that found no connection, or a broken one.
+    pub(crate) fn unreachable(&self) -> u64 {
+        self.pages().counts.unreachable
+    }
+
     pub(crate) fn answered(&self, status: u16, code: Option<String>) {
         let counts = &mut self.pages().counts;
         *counts.by_status.entry(status).or_default() += 1;
@@ -141,7 +146,7 @@ impl Book {
     }
 }
 
-/// The head of a text, at most so many bytes, cut between characters.
+/// The head of a text, at most this many bytes, cut between characters.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
     let mut end = std::cmp::min(bytes_max, text.len());
     while !text.is_char_boundary(end) {

@@ -42,7 +42,7 @@ pub(crate) enum Silence {
     HungUp,
 }
 
-/// Sends requests, so many at once.
+/// Sends requests, this many at once.
 #[derive(Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,

@@ -1,7 +1,7 @@
 //! How far an attack has come.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Something that a driver may want to show or to act on.
@@ -49,6 +49,7 @@ pub(crate) struct Meter {
     total: u32,
     done: [AtomicU32; 4],
     marks: Mutex<Vec<f64>>,
+    marked: AtomicU64,
     events: Box<dyn Fn(Progress) + Send + Sync>,
 }
 
@@ -61,7 +62,8 @@ impl Meter {
         let mut marks = marks.to_vec();
         // The next mark is at the end.
         marks.sort_by(|left, right| right.total_cmp(left));
-        Self { total, done: Default::default(), marks: Mutex::new(marks), events: Box::new(events) }
+        let (marks, marked, events) = (Mutex::new(marks), AtomicU64::new(0), Box::new(events));
+        Self { total, done: Default::default(), marks, marked, events }
     }
 
     pub(crate) fn moved(&self, phase: Phase) {
@@ -77,6 +79,7 @@ impl Meter {
         if phase == Phase::Submit {
             let reached = f64::from(done) / f64::from(std::cmp::max(self.total, 1));
             while let Some(fraction) = self.next_mark(reached) {
+                self.marked.fetch_add(1, Ordering::Relaxed);
                 (self.events)(Progress::Mark { fraction });
             }
         }
@@ -84,6 +87,11 @@ impl Meter {
 
     pub(crate) fn broken(&self, rule: crate::rule::Rule) {
         (self.events)(Progress::Broken { rule });
+    }
+
+    /// Marks that were told.
+    pub(crate) fn marked(&self) -> u64 {
+        self.marked.load(Ordering::Relaxed)
     }
 
     pub(crate) fn ended(&self) -> u32 {

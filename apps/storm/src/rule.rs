@@ -37,7 +37,7 @@ pub enum Rule {
     RefundOnce,
     /// No more is refunded than was paid.
     RefundWithin,
-    /// The status by key tells what became of the key.
+    /// The status by key tells what became of the key, and a 202 leads to it.
     StatusByKey,
     /// A bad request is refused and leaves nothing behind.
     BadRequestRefused,

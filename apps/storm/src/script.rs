@@ -30,7 +30,7 @@ const ODD_AMOUNTS: [i64; 6] = [1, 29, 435, 803, 8_880, 10_000_000_000];
 /// Smallest and largest amount that is refunded in parts.
 const PARTED: (u64, u64) = (1_000, 50_000);
 
-/// One key in so many is as long or as odd as the contract allows.
+/// One key in this many is as long or as odd as the contract allows.
 const ODD_KEYS: u64 = 8;
 
 /// The longest key of the contract.
@@ -139,7 +139,7 @@ pub(crate) enum Ending {
 pub(crate) struct Submit {
     pub(crate) by: Credential,
     pub(crate) dress: Dress,
-    /// The caller hangs up on the first try after so many milliseconds.
+    /// The caller hangs up on the first try after this many milliseconds.
     pub(crate) hang_up_ms: Option<u64>,
 }
 

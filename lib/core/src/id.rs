@@ -339,7 +339,7 @@ impl Identity {
         &self.operation
     }
 
-    /// The key text. Show it to operators only; it never belongs into a log.
+    /// The key text. Show it to operators only; it never belongs in a log.
     pub fn key(&self) -> &str {
         &self.key
     }

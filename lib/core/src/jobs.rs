@@ -91,7 +91,7 @@ impl Schedule {
         Ok(Self { period, offset: Duration::ZERO, missed: Missed::Skip })
     }
 
-    /// Due so long after each multiple.
+    /// Due this long after each multiple.
     pub fn offset(self, offset: Duration) -> Self {
         Self { offset, ..self }
     }
@@ -304,7 +304,7 @@ struct Runner {
 enum Then {
     /// Look at once.
     Again,
-    /// Nothing is due for so long by the store's clock, counted from before it was read.
+    /// Nothing is due for this long by the store's clock, counted from before it was read.
     Wait(Duration),
     /// Try the same due time again.
     Retry,

@@ -53,7 +53,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// costs one early question.
 const RESTING_MAX: usize = 65_536;
 
-/// Items that nobody asks about for so long after their rest are settled elsewhere.
+/// Items that nobody asks about for this long after their rest are settled elsewhere.
 const SETTLED_ELSEWHERE: Duration = Duration::from_secs(60 * 60);
 
 /// The pause after `asked` questions by these steps. Pure.
@@ -89,7 +89,7 @@ pub trait Reconcile: Send + Sync + 'static {
 pub enum Verdict {
     /// It is over.
     Settled,
-    /// Not yet: ask again after so long. Keep that with the item, if it shall outlive the process.
+    /// Not yet: ask again after this long. Keep that with the item if it shall outlive the process.
     Later(Duration),
     /// Something is wrong that a person must see; asked again by the steps all the same.
     Alarm(String),

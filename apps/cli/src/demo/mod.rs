@@ -7,10 +7,11 @@
 //! of effects that has no unique constraint.
 
 mod audit;
-mod curtain;
+mod progress;
 mod stage;
 
 use std::{
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -18,8 +19,12 @@ use std::{
 use anyhow::Context;
 use tokio::sync::mpsc;
 
-use self::{audit::Account, curtain::Curtain, stage::Stage};
-use crate::{end::End, output};
+use self::{
+    audit::{Account, Asked, Verdict},
+    progress::Bar,
+    stage::Stage,
+};
+use crate::{end::End, output, serve};
 use hapax_storm::{Control, Merchant, Pace, Plan, Progress};
 
 /// Orders that are worth the name of a storm.
@@ -51,46 +56,79 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> End {
-    match play(&args).await {
-        Ok(account) => end(&args, &account),
-        Err(error) => error.into(),
+    let directory = match tempfile::Builder::new().prefix("hapax-demo-").tempdir() {
+        Ok(directory) => directory,
+        Err(why) => return End::failed(format!("there is no room for a demo: {why}")),
+    };
+    let end = match play(&args, directory.path()).await {
+        Ok(account) => end(&account),
+        Err(end) => end,
+    };
+    if !matches!(end, End::Fine) {
+        // Who wants to know why needs the logs and the database.
+        let directory = directory.keep();
+        output::say(format!("what it left is in {}", directory.display()));
     }
+    end
 }
 
-fn end(args: &Args, account: &Account) -> End {
-    let shown = if args.json { output::json(account) } else { curtain::show(account) };
-    if let Err(error) = shown {
-        return error.into();
-    }
+fn end(account: &Account) -> End {
     match account.verdict {
-        audit::Verdict::Pass => End::Fine,
-        audit::Verdict::Fail => End::Violated("something was duplicated or lost".to_owned()),
-        audit::Verdict::Void => {
+        Verdict::Pass => End::Fine,
+        Verdict::Fail => End::Violated(format!(
+            "something was duplicated or lost, or broke: {}",
+            account.wrong.last().map(String::as_str).unwrap_or_default()
+        )),
+        Verdict::Void => {
             End::failed("some kind of trouble did not happen, so this run proves nothing")
         }
     }
 }
 
-async fn play(args: &Args) -> anyhow::Result<Account> {
+async fn play(args: &Args, directory: &Path) -> Result<Account, End> {
     let seed = args.seed.map_or_else(chance, Ok)?;
-    let merchant = Merchant::open(seed, hapax_storm::Manner::default()).await?;
-    let mut stage = Stage::set(seed, &merchant).await?;
-    let curtain = Curtain::new(args.orders);
+    let manner = hapax_storm::Manner::default();
+    let merchant = Merchant::open(seed, manner).await.map_err(anyhow::Error::from)?;
+    let mut stage = Stage::set(directory, seed, &merchant).await?;
+    let bar = Bar::new(args.orders);
     let plan = plan(args, seed, &stage);
-    let found = storm(plan, &merchant, &mut stage, curtain.clone()).await?;
-    curtain.say("coming to rest");
+    let found = storm(plan, &merchant, &mut stage, bar.clone()).await?;
+    bar.say("coming to rest");
     rest(&stage).await?;
-    curtain.say("auditing");
-    let mut account = audit::audit(&stage, seed).await?;
-    account.hear(&found);
-    curtain.close();
+    bar.say("auditing");
+    let mut account = audit::audit(&stage, Asked { seed, orders: args.orders }).await?;
+    account.add_findings(&found);
+    bar.close();
     if args.keep {
-        stage.keep().await?;
+        show(args, &account)?;
+        tell(args, &stage, directory)?;
+        serve::told_to_stop().await;
+        account.add_stop(stage.stop().await);
     } else {
-        let stopped = stage.strike().await;
-        account.stop(stopped);
+        account.add_stop(stage.stop().await);
+        show(args, &account)?;
     }
     Ok(account)
+}
+
+fn show(args: &Args, account: &Account) -> Result<(), End> {
+    if args.json { output::json(account) } else { output::print(&account.to_text()?) }
+}
+
+/// Tells how to reach what is left up. With `--json` data is the account alone.
+fn tell(args: &Args, stage: &Stage, directory: &Path) -> Result<(), End> {
+    let key = stage.tenants().into_iter().next().map(|tenant| tenant.api_key);
+    let (service, simulator) = (stage.service(), stage.simulator());
+    let key = key.unwrap_or_default();
+    let exports = format!("export HAPAX={service}\nexport KEY={key}\nexport SIM={simulator}");
+    if args.json {
+        output::say(exports);
+    } else {
+        output::line(exports)?;
+    }
+    output::say(format!("everything is in {}", directory.display()));
+    output::say("interrupt to stop");
+    Ok(())
 }
 
 fn chance() -> anyhow::Result<u64> {
@@ -117,20 +155,20 @@ async fn storm(
     plan: Plan,
     merchant: &Merchant,
     stage: &mut Stage,
-    curtain: Curtain,
+    bar: Bar,
 ) -> anyhow::Result<hapax_storm::Report> {
     let (marks, mut killing) = mpsc::unbounded_channel();
     let control = Control::new();
-    let seen = curtain.clone();
+    let seen = bar.clone();
     let attack = hapax_storm::run(plan, merchant, &control, move |progress| match progress {
         // The stage is gone only when the storm is over.
         Progress::Mark { .. } => drop(marks.send(())),
-        progress => seen.see(progress),
+        progress => seen.follow(progress),
     });
     let trouble = Arc::new(Mutex::new(None));
     let killer = async {
         while killing.recv().await.is_some() {
-            curtain.say("kill -9 of the service");
+            bar.say("kill -9 of the service");
             if let Err(error) = stage.kill_and_restart(DEAD).await {
                 *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 control.stop();

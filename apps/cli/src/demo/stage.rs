@@ -8,15 +8,14 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
 };
 
 use crate::{
-    init::{self, CONFIG, NewTenant, SIM_CONFIG, Setup},
-    output,
+    init::{self, CONFIG, NewTenant, Setup},
+    sim::SIM_CONFIG,
 };
 use hapax_pay::config::{Bounds, Config, Periods, Span};
 use hapax_storm::Merchant;
@@ -32,28 +31,31 @@ const TENANTS: [&str; 2] = ["demo", "other"];
 
 /// Service and simulator, with everything that they need.
 pub(super) struct Stage {
-    directory: TempDir,
+    directory: PathBuf,
     config: Config,
-    service: Player,
-    simulator: Player,
+    service: Process,
+    simulator: Process,
 }
 
-struct Player {
+struct Process {
     child: Child,
     url: String,
 }
 
 impl Stage {
-    /// Makes keys and configuration, and starts both.
-    pub(super) async fn set(seed: u64, merchant: &Merchant) -> anyhow::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("hapax-demo-").tempdir()?;
+    /// Makes keys and configuration in a directory, and starts both there.
+    pub(super) async fn set(
+        directory: &Path,
+        seed: u64,
+        merchant: &Merchant,
+    ) -> anyhow::Result<Self> {
         let tenants = TENANTS.map(|name| NewTenant {
             name: name.to_owned(),
             notice_url: Some(merchant.address(name)),
         });
-        let setup = Setup { directory: directory.path(), tenants: &tenants, is_dev: true };
+        let setup = Setup { directory, tenants: &tenants, is_dev: true };
         let mut config = init::make(&setup)?;
-        let simulator = start_simulator(directory.path(), seed).await?;
+        let simulator = start_simulator(directory, seed).await?;
         let port = free_port()?;
         config.listen = (Ipv4Addr::LOCALHOST, port).into();
         config.periods = periods();
@@ -64,9 +66,9 @@ impl Stage {
                 alipay.gateway = format!("{}/gateway.do", simulator.url);
             }
         }
-        init::write_config(&directory.path().join(CONFIG), &config)?;
-        let service = start_service(directory.path()).await?;
-        Ok(Self { directory, config, service, simulator })
+        init::write_config(&directory.join(CONFIG), &config)?;
+        let service = start_service(directory).await?;
+        Ok(Self { directory: directory.to_owned(), config, service, simulator })
     }
 
     pub(super) fn service(&self) -> &str {
@@ -98,29 +100,29 @@ impl Stage {
     pub(super) async fn kill_and_restart(&mut self, dead: Duration) -> anyhow::Result<()> {
         self.service.child.kill().await.context("the service cannot be killed")?;
         pause(dead).await;
-        self.service = start_service(self.directory.path()).await?;
+        self.service = start_service(&self.directory).await?;
         Ok(())
     }
 
     /// Tells both to stop and says how the service ended.
-    pub(super) async fn strike(mut self) -> Option<ExitStatus> {
-        let ended = stop(&mut self.service.child).await;
-        stop(&mut self.simulator.child).await;
+    pub(super) async fn stop(mut self) -> Option<ExitStatus> {
+        let ended = self.service.stop().await;
+        self.simulator.stop().await;
         ended
     }
+}
 
-    /// Leaves both up until somebody interrupts.
-    pub(super) async fn keep(mut self) -> anyhow::Result<()> {
-        let key = self.tenants().into_iter().next().map(|tenant| tenant.api_key);
-        output::line(format!("export HAPAX={}", self.service.url));
-        output::line(format!("export KEY={}", key.unwrap_or_default()));
-        output::line(format!("export SIM={}", self.simulator.url));
-        output::say(format!("everything is in {}", self.directory.path().display()));
-        output::say("interrupt to stop");
-        crate::serve::told_to_stop().await;
-        stop(&mut self.service.child).await;
-        stop(&mut self.simulator.child).await;
-        Ok(())
+impl Process {
+    async fn stop(&mut self) -> Option<ExitStatus> {
+        if let Some(id) = self.child.id() {
+            let told = Command::new("kill").args(["-TERM", &id.to_string()]).status().await;
+            if told.is_err() {
+                // Without the tool there is only the hard way.
+                self.child.start_kill().ok()?;
+            }
+        }
+        // What does not end in time is killed on drop.
+        tokio::time::timeout(STOP_MAX, self.child.wait()).await.ok()?.ok()
     }
 }
 
@@ -155,7 +157,7 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-async fn start_simulator(directory: &Path, seed: u64) -> anyhow::Result<Player> {
+async fn start_simulator(directory: &Path, seed: u64) -> anyhow::Result<Process> {
     let mut command = this_executable()?;
     command.args(["sim", "alipay", "--listen", "127.0.0.1:0", "--dir"]).arg(directory);
     command.args(["--seed", &seed.to_string(), "--time-scale", &TIME_SCALE.to_string()]);
@@ -163,7 +165,7 @@ async fn start_simulator(directory: &Path, seed: u64) -> anyhow::Result<Player> 
     start(command, &directory.join("sim.log")).await.context("the simulator does not start")
 }
 
-async fn start_service(directory: &Path) -> anyhow::Result<Player> {
+async fn start_service(directory: &Path) -> anyhow::Result<Process> {
     let mut command = this_executable()?;
     command.arg("serve").arg("--config").arg(directory.join(CONFIG));
     start(command, &directory.join("service.log")).await.context("the service does not start")
@@ -183,7 +185,7 @@ fn this_executable() -> anyhow::Result<Command> {
 }
 
 /// Starts a child and waits until it says where it listens.
-async fn start(mut command: Command, log: &Path) -> anyhow::Result<Player> {
+async fn start(mut command: Command, log: &Path) -> anyhow::Result<Process> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
     let mut child = command.stderr(Stdio::from(log.try_clone()?)).spawn()?;
     let Some(stdout) = child.stdout.take() else { bail!("its output cannot be read") };
@@ -191,21 +193,9 @@ async fn start(mut command: Command, log: &Path) -> anyhow::Result<Player> {
     // Dropping the wait loses the child too: it is killed on drop.
     let said = tokio::time::timeout(START_MAX, lines.next_line()).await;
     match said.context("it took too long")?? {
-        Some(url) if url.starts_with("http://") => Ok(Player { child, url }),
+        Some(url) if url.starts_with("http://") => Ok(Process { child, url }),
         _ => bail!("it ended at once; its log says why"),
     }
-}
-
-async fn stop(child: &mut Child) -> Option<ExitStatus> {
-    if let Some(id) = child.id() {
-        let told = Command::new("kill").args(["-TERM", &id.to_string()]).status().await;
-        if told.is_err() {
-            // Without the tool there is only the hard way.
-            child.start_kill().ok()?;
-        }
-    }
-    // What does not end in time is killed on drop.
-    tokio::time::timeout(STOP_MAX, child.wait()).await.ok()?.ok()
 }
 
 /// The time of this process, for deadlines.

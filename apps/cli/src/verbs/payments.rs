@@ -1,12 +1,9 @@
 //! `hapax payments`: look, and ask the channel.
 
-use std::io;
-
 use clap::{Args, Subcommand};
-use tracing_subscriber::EnvFilter;
 
 use super::{place::Place, sheet::Sheet};
-use crate::{end::End, output};
+use crate::{end::End, log};
 use hapax_pay::operator::{
     PaymentCheck, PaymentDetail, PaymentLine, PaymentPage, RefundLine, Said, TransitionLine,
 };
@@ -140,7 +137,8 @@ fn facts(line: &PaymentLine) -> Sheet {
 }
 
 async fn check(args: &CheckArgs) -> Result<(), End> {
-    log();
+    // What the channel really said is told by the service's own log lines.
+    log::start();
     let place = &args.place;
     let checked = place.work(async |office| Ok(office.check(&args.payment_no).await?)).await?;
     let checked = checked.ok_or_else(missing)?;
@@ -162,15 +160,6 @@ fn told(checked: &PaymentCheck) -> String {
         .row(["status before", status_before])
         .row(["status now", payment.status]);
     sheet.to_string()
-}
-
-/// What the channel really said is told by the service's own log lines.
-fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter);
-    if let Err(why) = lines.with_target(false).without_time().try_init() {
-        output::say(format!("hapax: there will be no log: {why}"));
-    }
 }
 
 fn yes_or_no(is_so: bool) -> &'static str {

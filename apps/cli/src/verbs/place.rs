@@ -50,8 +50,7 @@ impl Place {
         if !self.json {
             return output::print(&people(answer));
         }
-        let document = serde_json::to_string_pretty(answer).map_err(anyhow::Error::from)?;
-        output::print(&format!("{document}\n"))
+        output::json(answer)
     }
 
     /// Tells people that a page has a successor; programs read it in the document.

@@ -9,6 +9,7 @@
 mod answers;
 mod bad_input;
 mod channel;
+mod demo;
 mod help;
 mod keys;
 mod outbox;

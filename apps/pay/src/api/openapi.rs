@@ -12,8 +12,8 @@ use super::{create, health, notify, payments, refunds, token, view};
 #[openapi(
     info(
         title = "Hapax payment service",
-        description = "However often a request, callback or message is repeated, the business \
-            outcome is the same one outcome."
+        description = "However often a request, callback, message or job is repeated, the \
+            business outcome is the same one outcome."
     ),
     paths(
         create::create,

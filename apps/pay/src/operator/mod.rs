@@ -76,7 +76,7 @@ fn invalid(sentence: impl ToString) -> Error {
     Error::caused(Kind::Invalid, "read the request", sentence.to_string())
 }
 
-/// At most so many rows, and at least one.
+/// At most this many rows, and at least one.
 fn bounded(rows: u16) -> u16 {
     rows.clamp(1, ROWS_MAX)
 }

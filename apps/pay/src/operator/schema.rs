@@ -1,7 +1,7 @@
 //! The schema: which steps there are and which the database has.
 //!
-//! Invariant: an operator's verb never changes the schema by the way, and works on no schema but
-//! this build's (`a_verb_refuses_a_database_that_is_not_current`).
+//! Invariant: an operator's verb never changes the schema as a side effect, and works on no schema
+//! but this build's (`a_verb_refuses_a_database_that_is_not_current`).
 
 use std::{
     collections::BTreeMap,

@@ -19,7 +19,7 @@ use hapax::{
     store::{Fault, FaultKind},
 };
 
-/// A lease on a row lasts for so many channel time-outs: one question and its follow-up.
+/// A lease on a row lasts for this many channel time-outs: one question and its follow-up.
 const LEASE_TIMEOUTS: u32 = 4;
 /// Rows of one round.
 const ROWS_MAX: u16 = 200;

@@ -28,7 +28,7 @@ pub struct NoticeRule {
 pub enum NoticeFault {
     /// No delivery is ever sent; only asking can tell the merchant.
     Lost,
-    /// Only so many deliveries are sent, then the channel gives up.
+    /// Only this many deliveries are sent, then the channel gives up.
     FirstOnly {
         /// How many deliveries are sent.
         deliveries: u32,
@@ -38,12 +38,12 @@ pub enum NoticeFault {
     Delay { ms: u64 },
     /// Waits until a later notice of the same trade was delivered.
     Reorder {
-        /// Goes out anyway after so many milliseconds.
+        /// Goes out anyway after this many milliseconds.
         wait_ms: u64,
     },
     /// Waits until the merchant's next close was answered.
     PastClose {
-        /// Goes out anyway after so many milliseconds.
+        /// Goes out anyway after this many milliseconds.
         wait_ms: u64,
     },
 

@@ -23,7 +23,7 @@ pub(crate) enum Says {
     Success,
     Body(u16, &'static str),
     Redirect(String),
-    /// Nothing for so long.
+    /// Nothing for this long.
     Silence(Duration),
 }
 
@@ -87,7 +87,7 @@ impl Shop {
         self.desk.lock().unwrap().redirected
     }
 
-    /// Waits until so many bodies came.
+    /// Waits until this many bodies came.
     pub(crate) async fn received(&self, count: usize) -> Vec<Notice> {
         soon(&format!("{count} notices"), || self.got().len() >= count).await;
         self.got()

@@ -93,7 +93,8 @@ impl Ground {
         self.book.count(|counts| counts.submits += 1);
         let call = self.create_call(create, create.purchase.amount);
         let tenant = create.purchase.tenant;
-        self.persist(tenant, &call, Accepted::IsUndecided, create.hang_up, dice).await
+        let accepted = Accepted::Undecided(self.about(create.purchase));
+        self.persist(tenant, &call, accepted, create.hang_up, dice).await
     }
 
     /// Judges what a request that is right was answered; gives the payment, if there is one.

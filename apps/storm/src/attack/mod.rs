@@ -107,7 +107,7 @@ async fn wait_for(ground: &Ground) -> Result<(), Error> {
     Err(Error::new(Kind::Unreachable, format!("reach the service at {url}: {last}; {hint}")))
 }
 
-/// Plays all stories; so many of them submit at once.
+/// Plays all stories; this many of them submit at once.
 async fn play(ground: &Arc<Ground>, script: &Script, waves: usize) -> Result<(), JoinError> {
     let waves = Arc::new(Semaphore::new(waves));
     let mut tasks = JoinSet::new();

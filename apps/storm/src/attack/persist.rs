@@ -1,15 +1,18 @@
 //! Sends one request until it is decided: always the same bytes, always the same key.
 //!
 //! Invariant: nothing but a decision or the end of the attack ends the retries: no broken
-//! connection, no 500, no "in progress" (`storm_gets_through_a_killed_service`).
+//! connection, no 500, no "in progress" (`storm_gets_through_a_killed_service`). A 202 is a promise
+//! that is looked at (`a_202_that_leads_nowhere_is_found_out`).
 
 use std::time::Duration;
 
 use super::ground::Ground;
 use crate::answer::{Answer, Next};
+use crate::book::About;
 use crate::client::{Call, Silence};
 use crate::clock::Clock;
 use crate::dice::Dice;
+use crate::rule::Rule;
 use crate::wire::Stateful;
 
 /// Tries of one request. With the pauses between them, the deadline comes first.
@@ -25,12 +28,15 @@ const PAUSE_MS: (u64, u64) = (20, 1_000);
 const DOUBLINGS_MAX: u32 = 6;
 
 /// What a 202 means for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accepted {
-    /// Ask at `Location`, then send the request again to get its answer.
-    IsUndecided,
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Accepted<'a> {
+    /// Ask at `Location`, then send the request again to get its answer. The place must know of
+    /// what was accepted about this order.
+    Undecided(About<'a>),
+    /// The same for a request that will be refused: a refusal need not be known there.
+    RefusedLater,
     /// The service will see to it; what became of it is looked at later.
-    IsEnough,
+    Enough,
 }
 
 /// What a request came to.
@@ -66,11 +72,11 @@ impl Ground {
         &self,
         tenant: usize,
         call: &Call,
-        accepted: Accepted,
+        accepted: Accepted<'_>,
         hang_up: Option<Duration>,
         dice: &mut Dice,
     ) -> Outcome {
-        let mut last = None;
+        let (mut last, kills) = (None, self.kills());
         for tries in 0..TRIES_MAX {
             if self.until.is_over() {
                 break;
@@ -87,10 +93,15 @@ impl Ground {
                 Ok(answer) => {
                     last = Some(answer.quote());
                     match (answer.next(), accepted) {
-                        (Next::Decided, _) | (Next::Ask, Accepted::IsEnough) => {
+                        (Next::Decided, _) | (Next::Ask, Accepted::Enough) => {
                             return Outcome::Decided(answer);
                         }
-                        (Next::Ask, Accepted::IsUndecided) => {
+                        (Next::Ask, Accepted::Undecided(about)) => {
+                            let lead = self.ask(tenant, &answer, dice).await;
+                            self.judge_lead(about, lead, self.kills() > kills);
+                            Duration::ZERO
+                        }
+                        (Next::Ask, Accepted::RefusedLater) => {
                             self.ask(tenant, &answer, dice).await;
                             Duration::ZERO
                         }
@@ -129,24 +140,69 @@ impl Ground {
     }
 
     /// Asks at the `Location` of a 202 until the work is not running any more, or asking fails.
-    async fn ask(&self, tenant: usize, accepted: &Answer, dice: &mut Dice) {
+    async fn ask(&self, tenant: usize, accepted: &Answer, dice: &mut Dice) -> Lead {
         self.until.pause(accepted.rest()).await;
         let location = accepted.location.as_deref().and_then(|to| self.service.follow(to));
-        let Some(location) = location else { return };
+        let Some(location) = location else {
+            return Lead::Nowhere(format!("it names no place here: {}", accepted.quote()));
+        };
         let question = self.question(tenant, location);
         for tries in 0..ASKS_MAX {
             if self.until.is_over() {
-                return;
+                return Lead::On;
             }
-            let Ok(answer) = self.once(&question, None).await else { return };
-            let state: Option<Stateful> = answer.read();
-            let state = state.map(|stateful| stateful.status).unwrap_or_default();
-            let runs = matches!(state.as_str(), "running" | "processing" | "pending");
-            if !runs || answer.status >= 400 {
-                return;
+            let Ok(answer) = self.once(&question, None).await else { return Lead::Unclear };
+            match lead(question.url.path(), &answer) {
+                Lead::On => {}
+                lead => return lead,
             }
             self.until.pause(std::cmp::max(answer.rest(), pause(tries, dice))).await;
         }
+        Lead::On
+    }
+
+    /// Holds a 202 to where it led. A service that was killed meanwhile may have lost what it had
+    /// not begun, and says so: that is no lie.
+    fn judge_lead(&self, about: About<'_>, lead: Lead, was_killed: bool) {
+        match lead {
+            Lead::Back => self.book.held(Rule::StatusByKey),
+            Lead::Nowhere(told) if !was_killed => {
+                self.broken(Rule::StatusByKey, about, &format!("a 202 led nowhere: {told}"));
+            }
+            Lead::Nowhere(_) | Lead::On | Lead::Unclear => {}
+        }
+    }
+
+    /// Rises whenever the service may just have been killed.
+    fn kills(&self) -> u64 {
+        self.book.unreachable().saturating_add(self.meter.marked())
+    }
+}
+
+/// Where the place that a 202 names leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Lead {
+    /// The work goes on: ask again.
+    On,
+    /// Something came of it: send the request again for its answer.
+    Back,
+    /// What was accepted is not known there; with what was said instead.
+    Nowhere(String),
+    /// The place gave no answer that says anything.
+    Unclear,
+}
+
+fn lead(place: &str, answer: &Answer) -> Lead {
+    let nowhere = || Lead::Nowhere(format!("{place} says {}", answer.quote()));
+    if answer.status == 404 {
+        return nowhere();
+    }
+    let state: Option<Stateful> = answer.read().filter(|_| answer.status < 400);
+    match state.as_ref().map(|stateful| stateful.status.as_str()) {
+        None => Lead::Unclear,
+        Some("running" | "processing" | "pending" | "in progress" | "in_progress") => Lead::On,
+        Some("open") => nowhere(),
+        Some(_) => Lead::Back,
     }
 }
 
@@ -159,7 +215,31 @@ pub(crate) fn pause(tries: u32, dice: &mut Dice) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+
+    #[test]
+    fn a_place_that_does_not_know_what_was_accepted_leads_nowhere() {
+        let lead = |status, state: &str| {
+            let body = Bytes::from(format!(r#"{{"status":"{state}"}}"#));
+            let (retry_after, location) = (None, None);
+            lead("/p", &Answer { status, body, replayed: false, retry_after, location })
+        };
+        for state in ["running", "processing", "pending", "in progress"] {
+            assert_eq!(lead(200, state), Lead::On, "{state}");
+        }
+        for state in ["completed", "unknown", "expired", "paying", "paid", "closed"] {
+            assert_eq!(lead(200, state), Lead::Back, "{state}");
+        }
+        for (status, state) in [(200, "open"), (404, "completed")] {
+            let told = format!("/p says {status} {{\"status\":\"{state}\"}}");
+            assert_eq!(lead(status, state), Lead::Nowhere(told));
+        }
+        for status in [401, 429, 500, 503] {
+            assert_eq!(lead(status, "running"), Lead::Unclear, "{status}");
+        }
+    }
 
     #[test]
     fn pauses_grow_up_to_their_bound_and_differ() {

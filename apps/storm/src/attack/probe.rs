@@ -55,7 +55,7 @@ pub(crate) async fn play(ground: &Ground) {
         });
         let path = ["v1", "orders", &order_id];
         let call = ground.call_of(0, "read", Method::GET, &path);
-        let left = ground.persist(0, &call, Accepted::IsEnough, None, &mut dice).await;
+        let left = ground.persist(0, &call, Accepted::Enough, None, &mut dice).await;
         let Outcome::Decided(left) = left else { continue };
         ground.judge(Rule::BadRequestRefused, about, left.status == 404, || {
             format!("{}: it left an order behind: {}", probe.name, left.quote())
@@ -68,7 +68,7 @@ async fn send(ground: &Ground, probe: &Probe, dice: &mut Dice) -> Outcome {
     if let Caller::Stranger = probe.caller {
         call.headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer nobody-has-this-key"));
     }
-    ground.persist(0, &call, Accepted::IsUndecided, None, dice).await
+    ground.persist(0, &call, Accepted::RefusedLater, None, dice).await
 }
 
 fn probes(seed: u64, dice: &mut Dice) -> Vec<Probe> {

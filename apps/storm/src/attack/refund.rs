@@ -18,7 +18,7 @@ const REPEATS: usize = 3;
 /// First parts of the sequential story, in hundredths of the amount; the rest is the last part.
 const PARTS: [i64; 2] = [20, 30];
 
-/// Numbers that are sent at once, each for so many hundredths: three fit.
+/// Numbers that are sent at once, each for this many hundredths: three fit.
 const CROWD: (usize, i64) = (5, 30);
 
 /// One refund that is asked for.
@@ -197,7 +197,7 @@ async fn send(ground: &Ground, watched: &Watched<'_>, ask: &Ask, dice: &mut Dice
     let tenant = watched.purchase.tenant;
     let mut call = ground.call_of(tenant, "refund", Method::POST, &path);
     call.body = Some(wire::refund(&ask.refund_no, ask.amount));
-    ground.persist(tenant, &call, Accepted::IsEnough, None, dice).await
+    ground.persist(tenant, &call, Accepted::Enough, None, dice).await
 }
 
 /// Judges the answer to a refund that is right, or too much at worst.

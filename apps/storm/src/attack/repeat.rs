@@ -39,7 +39,7 @@ pub(crate) async fn contradict(
         };
         let call = ground.create_call(&create, conflict.amount);
         let tenant = order.main.tenant;
-        let outcome = ground.persist(tenant, &call, Accepted::IsUndecided, None, dice).await;
+        let outcome = ground.persist(tenant, &call, Accepted::RefusedLater, None, dice).await;
         let about = ground.about(&order.main);
         let Some(answer) = outcome.answer() else {
             ground.unanswered(about, "another amount", &outcome);
@@ -117,7 +117,7 @@ pub(crate) async fn status(ground: &Ground, order: &Order, ledger: &Ledger, dice
     let path = ["v1", "operations", "payment.create", key];
     let tenant = order.main.tenant;
     let call = ground.call_of(tenant, "read", Method::GET, &path);
-    let outcome = ground.persist(tenant, &call, Accepted::IsEnough, None, dice).await;
+    let outcome = ground.persist(tenant, &call, Accepted::Enough, None, dice).await;
     let Some(answer) = outcome.answer() else { return };
     let operation: Option<Operation> = answer.read();
     let tells = operation.is_some_and(|operation| {
@@ -137,7 +137,7 @@ pub(crate) async fn spy(ground: &Ground, order: &Order, watched: &Watched<'_>, d
     let read = ground.call_of(tenant, "read", Method::GET, &["v1", "payments", number]);
     let close = ground.call_of(tenant, "close", Method::POST, &["v1", "payments", number, "close"]);
     for call in [read, close] {
-        let outcome = ground.persist(tenant, &call, Accepted::IsEnough, None, dice).await;
+        let outcome = ground.persist(tenant, &call, Accepted::Enough, None, dice).await;
         let Some(answer) = outcome.answer() else { continue };
         ground.judge(Rule::TenantsApart, ground.about(&order.main), answer.status == 404, || {
             let asker = ground.tenant(tenant);
@@ -175,7 +175,7 @@ pub(crate) async fn close(ground: &Ground, watched: &Watched<'_>, dice: &mut Dic
     let flights = [0, 1].map(|lane| async move {
         ground.book.count(|counts| counts.closes += 1);
         let dice = &mut Dice::new(seed, lane);
-        ground.persist(tenant, call, Accepted::IsEnough, None, dice).await
+        ground.persist(tenant, call, Accepted::Enough, None, dice).await
     });
     for outcome in join_all(flights).await {
         let about = ground.about(watched.purchase);

@@ -63,8 +63,9 @@ async fn issue(ground: &Ground, purchase: &Purchase, dice: &mut Dice) -> Option<
     let mut call = ground.call_of(purchase.tenant, "token", Method::POST, &["v1", "tokens"]);
     call.body = Some(wire::token(purchase));
     let tenant = purchase.tenant;
-    let outcome = ground.persist(tenant, &call, Accepted::IsUndecided, None, dice).await;
     let about = ground.about(purchase);
+    let accepted = Accepted::Undecided(about);
+    let outcome = ground.persist(tenant, &call, accepted, None, dice).await;
     let token = match &outcome {
         Outcome::Never(_) | Outcome::Unsent => {
             ground.unanswered(about, "token", &outcome);

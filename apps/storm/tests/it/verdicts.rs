@@ -149,6 +149,15 @@ async fn a_status_by_key_that_lies_is_found_out() {
 }
 
 #[tokio::test]
+async fn a_202_that_leads_nowhere_is_found_out() {
+    let report = attack(Flaw::LeadsNowhere).await;
+    let told = |finding: &&hapax_storm::Finding| finding.evidence.contains("a 202 led nowhere");
+    let finding = report.findings.iter().find(told).unwrap();
+    assert_eq!((finding.rule, report.verdict), (Rule::StatusByKey, Verdict::Broken));
+    assert!(finding.evidence.contains("says 404"), "{}", finding.evidence);
+}
+
+#[tokio::test]
 async fn a_service_that_takes_rubbish_is_found_out() {
     is_found_out(Flaw::TakesRubbish, Rule::BadRequestRefused).await;
 }

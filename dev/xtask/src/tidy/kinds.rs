@@ -10,8 +10,8 @@ use super::tree::Tree;
 const FILE: &str = "docs/errors.md";
 
 pub(super) fn find(tree: &Tree) -> Vec<Finding> {
-    // Before the page exists there is nothing to compare; links.rs finds a link to it.
-    let Some(page) = tree.text(FILE) else { return Vec::new() };
+    // A page that is missing has no sections.
+    let page = tree.text(FILE).unwrap_or_default();
     let mut findings = Vec::new();
     for member in &tree.graph.members {
         let path = format!("{}/src/error.rs", member.dir);
@@ -124,5 +124,12 @@ mod tests {
     #[test]
     fn a_missing_section_is_found() {
         assert_eq!(found("# Errors\n"), ["docs/errors.md:1"]);
+    }
+
+    #[test]
+    fn a_missing_page_is_found() {
+        let tree = Tree::of(&[("lib/core/src/error.rs", ERROR)]);
+        let tree = tree.with(members(&[("hapax-core", "lib/core", &[])]));
+        assert_eq!(places(&find(&tree)), ["docs/errors.md:1"]);
     }
 }

@@ -10,8 +10,6 @@ use super::tree::Tree;
 const ELSEWHERE: &[(&str, &str)] = &[
     ("/migrations/", "migrations are SQL"),
     ("dev/", "what proves the others may ask the database directly"),
-    ("apps/cli/src/demo/audit.rs", "the audit recounts past the service's own code on purpose"),
-    ("apps/cli/src/audit.rs", "the audit recounts past the service's own code on purpose"),
     ("apps/pay/src/db/guards.rs", "a test of statements: it breaks them on purpose"),
 ];
 /// Words that together make a statement, in order.

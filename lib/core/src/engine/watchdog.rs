@@ -120,7 +120,7 @@ impl Watchdog {
     pub(super) fn forget(&self, ticket: Ticket) {
         let mut watch = self.lock();
         watch.leases.remove(&ticket);
-        // The heap of passed-over entries stays as small as the number of live leases.
+        // The set of passed-over entries stays as small as the number of live leases.
         if watch.due.len() > 64 && watch.due.len() > 2 * watch.leases.len() {
             let Watch { leases, due, .. } = &mut *watch;
             due.retain(|(_, ticket)| leases.contains_key(ticket));

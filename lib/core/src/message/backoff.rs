@@ -18,14 +18,14 @@ impl Backoff {
         Self { first, longest }
     }
 
-    /// The pause after so many failures, cut by up to a half by `random`, so that those who
+    /// The pause after this many failures, cut by up to a half by `random`, so that those who
     /// failed together do not come again together.
     pub fn pause(self, failures: u32, random: u32) -> Duration {
         let full = self.full(failures);
         full - full / 1024 * (random % 512)
     }
 
-    /// The longest time from the first try to the last of so many.
+    /// The longest time from the first try to the last of this many.
     pub fn horizon(self, tries: u32) -> Duration {
         let doubling = cmp::min(tries, DOUBLINGS_MAX);
         let pauses = (1..doubling).map(|failures| self.full(failures));

@@ -103,13 +103,13 @@ impl Circuits {
         }
     }
 
-    /// Whether every one of so many transports is down as a whole.
+    /// Whether every one of this many transports is down as a whole.
     pub(super) fn is_all_down(&self, transports: usize) -> bool {
         (0..transports)
             .all(|transport| self.lines.get(&(transport, None)).is_some_and(Failing::is_down))
     }
 
-    /// How long until one of so many transports, all down, may be asked.
+    /// How long until one of this many transports, all down, may be asked.
     pub(super) fn next_probe(&self, transports: usize, now: Instant) -> Duration {
         let lines = (0..transports).filter_map(|transport| self.lines.get(&(transport, None)));
         let pauses = lines.map(|failing| failing.ask_at.saturating_duration_since(now));

@@ -21,7 +21,7 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// The horizon of a relay that tries so often with this backoff.
+    /// The horizon of a relay that tries this often with this backoff.
     pub fn of(backoff: Backoff, tries: u32, outage: Duration, replay: Duration) -> Self {
         Self { retries: backoff.horizon(tries), outage, replay }
     }

@@ -166,7 +166,7 @@ pub enum Received {
 }
 
 /// The rows of an outbox, as a relay and an operator use them. Writing a message is not here: it
-/// belongs into the caller's transaction.
+/// belongs in the caller's transaction.
 ///
 /// # Cancellation
 /// The work of a call begins with the call. Dropping the future abandons the answer only.

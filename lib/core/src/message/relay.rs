@@ -39,7 +39,7 @@ pub const AT_ONCE: u16 = 32;
 /// confirmation under load, shorter than anybody waits for the messages of a dead relay.
 pub const LEASE: Duration = Duration::from_secs(60);
 
-/// A claim lasts for so many sends: one for the message, the rest for the word about it.
+/// A claim lasts for this many sends: one for the message, the rest for the word about it.
 const SENDS_PER_LEASE: u32 = 3;
 /// Times that a word about a message is given to an outbox that does not answer.
 const WORDS_MAX: u32 = 5;
@@ -228,7 +228,7 @@ struct Office {
 enum Next {
     /// There may be more.
     Again,
-    /// Nothing is due: wait for a message, for a send that ends, or for so long.
+    /// Nothing is due: wait for a message, for a send that ends, or for this long.
     Idle(Duration),
     /// Everything found has to wait; look at the rest in a while.
     Pause,

@@ -48,7 +48,7 @@ impl Shop {
         if let Some(done) = self.keys.get(&id) {
             return self.replay(done, request);
         }
-        if self.flaw == Flaw::Slow {
+        if matches!(self.flaw, Flaw::Slow | Flaw::LeadsNowhere) {
             let location = format!("/v1/operations/payment.create/{}", escaped(key));
             let until_ms = now + SLOW_MS;
             let request = request.to_vec();

@@ -24,6 +24,8 @@ pub(crate) enum Flaw {
     RefundsAgain,
     RefundsTooMuch,
     LiesAboutKeys,
+    /// Slow, and the place that its 202 names does not know of the request.
+    LeadsNowhere,
     TakesRubbish,
     NeverCloses,
     ForgedNotices,

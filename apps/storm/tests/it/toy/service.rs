@@ -101,6 +101,7 @@ async fn operation(State(toy): State<Toy>, headers: HeaderMap, Path(key): Path<S
     shop.finish(&tenant, &id, now_ms());
     let is_running = shop.running.contains_key(&id) || shop.flaw == Flaw::LiesAboutKeys;
     match shop.keys.get(&id) {
+        _ if is_running && shop.flaw == Flaw::LeadsNowhere => Reply::refuse(404, "key_unknown"),
         _ if is_running => Reply::new(200, &json!({"status": "running"})),
         Some(done) => {
             let result = json!({"status": done.status});
