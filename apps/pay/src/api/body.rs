@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
@@ -21,7 +21,7 @@ const REASON_CHARS_MAX: usize = 200;
 const NAME_BYTES_MAX: usize = 128;
 
 /// A payment to create.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreatePayment {
     /// 1–64 visible ASCII characters.
@@ -49,11 +49,9 @@ pub(crate) struct CreatePayment {
     repurchase: bool,
     /// Who pays; required with a token.
     #[serde(default)]
-    #[expect(dead_code, reason = "read with the token, and part of what is compared")]
     user: Option<String>,
     /// In which session; required with a token.
     #[serde(default)]
-    #[expect(dead_code, reason = "read with the token, and part of what is compared")]
     session: Option<String>,
 }
 

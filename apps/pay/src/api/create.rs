@@ -1,6 +1,6 @@
 //! `POST /v1/payments`.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -24,7 +24,10 @@ use crate::{
     ledger::create::Wanted,
     merchant::Merchant,
 };
-use hapax::http::{Ended, Idempotent, Problem};
+use hapax::{
+    Tenant, Timestamp, Work,
+    http::{Ended, Idempotent, Problem},
+};
 
 /// Creates a payment, or answers the one that the order has.
 #[utoipa::path(
@@ -61,8 +64,9 @@ pub(super) async fn create(
         return refuse(&idempotent, Problem::of(&CHANNEL_MISSING));
     }
     idempotent.enter();
-    let wanted = wanted(&me, creation);
-    match app.desk.create(wanted, expires_in, &idempotent).await {
+    let wanted = wanted(&me, creation, idempotent.since());
+    let asked = || kept(&sent);
+    match app.desk.create(wanted, expires_in, asked, &idempotent).await {
         Ok(Created::Unfit(why)) => refuse(&idempotent, problem::body_invalid(why.to_string())),
         // Not decided: nothing is stored, and whoever comes next goes on.
         Ok(Created::Processing { retry_after }) => {
@@ -97,14 +101,34 @@ fn expires_in(desk: &Desk, sent: &CreatePayment) -> Result<Duration, String> {
     Err(format!("`expires_in` must be {} to {} seconds", least.as_secs(), most.as_secs()))
 }
 
-fn wanted(me: &Merchant, creation: Creation) -> Wanted {
+/// Asks again for what a request asked that was told to wait, as its client would.
+pub(crate) async fn again(
+    desk: &Arc<Desk>,
+    tenant: &Tenant,
+    asked: &Bytes,
+    work: &Work,
+) -> Result<Created, Error> {
+    let (sent, creation) = read(asked).map_err(Error::corrupt)?;
+    let expires_in = expires_in(desk, &sent).map_err(Error::corrupt)?;
+    let merchant = desk.merchants.find(tenant);
+    let merchant = merchant.ok_or_else(|| Error::corrupt("a request of nobody we know"))?;
+    let wanted = wanted(merchant, creation, work.since());
+    desk.create(wanted, expires_in, || Ok(asked.clone()), work).await
+}
+
+/// The request as its recovery point keeps it: without what a body may have between its members.
+fn kept(sent: &CreatePayment) -> Result<Bytes, Error> {
+    serde_json::to_vec(sent).map(Bytes::from).map_err(Error::corrupt)
+}
+
+fn wanted(me: &Merchant, creation: Creation, since: Timestamp) -> Wanted {
     Wanted {
         tenant: me.tenant.clone(),
         order_id: creation.order_id,
         content: creation.content,
         channel: creation.channel,
         way: creation.way,
-        is_repurchase: creation.is_repurchase,
+        again_since: creation.is_repurchase.then_some(since),
     }
 }
 

@@ -24,7 +24,10 @@ use axum::{
 };
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer};
 
-pub(crate) use self::{create::answer as create_answer, health::Health};
+pub(crate) use self::{
+    create::{again as create_again, answer as create_answer},
+    health::Health,
+};
 use crate::{flow::Desk, merchant::NOTIFY_PATH};
 use hapax::http::{IdempotencyLayer, InFlight, STATUS_PATH, StatusRoutes};
 

@@ -7,6 +7,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
+
 use super::{Desk, check, notify, on, point::Point};
 use crate::{
     channel::{Call, Cause, Frozen, Meaning, Purchase, Refusal, Unfit},
@@ -56,11 +58,12 @@ impl Desk {
     /// Opens or finds the attempt for an order and gets it ready to be paid.
     ///
     /// One caller per order works at a time; the others wait a little, look again, and are told
-    /// "processing" if it takes longer.
+    /// "processing" if it takes longer. `asked` is what the completer needs to ask the same again.
     pub(crate) async fn create(
         self: &Arc<Self>,
         wanted: Wanted,
         expires_in: Duration,
+        asked: impl FnOnce() -> Result<Bytes, Error>,
         work: &Work,
     ) -> Result<Created, Error> {
         let name = LockName::of(&wanted.tenant, "order", wanted.order_id.as_str());
@@ -72,26 +75,32 @@ impl Desk {
             Once::Processing { retry_after } => Created::Processing { retry_after },
         };
         if let Created::Processing { .. } = created {
-            self.adopt(&wanted, work).await?;
+            self.adopt(&wanted, asked, work).await?;
         }
         Ok(created)
     }
 
     /// Before a request is told to wait: the attempt that it waits for is its answer, also if the
-    /// order is bought, closed or bought again before it asks.
-    async fn adopt(&self, wanted: &Wanted, work: &Work) -> Result<(), Error> {
+    /// order is bought, closed or bought again before it asks. If there is none yet, or only one
+    /// that is being closed, the request itself is kept, and the completer goes on with it.
+    async fn adopt(
+        &self,
+        wanted: &Wanted,
+        asked: impl FnOnce() -> Result<Bytes, Error>,
+        work: &Work,
+    ) -> Result<(), Error> {
         if self.pointed(work).await?.is_some() {
             return Ok(());
         }
-        let Some(Opened::Open(payment) | Opened::Paid(payment)) = self.existing(wanted).await?
-        else {
-            return Ok(());
+        let point = match self.existing(wanted).await? {
+            Some(Opened::Open(payment) | Opened::Paid(payment))
+                if payment.status != Status::Closing =>
+            {
+                Point::Adopted(payment.payment_no)
+            }
+            _ => Point::Asked(asked()?),
         };
-        // One that is being closed is only in the way.
-        if payment.status != Status::Closing {
-            work.checkpoint(Point::Adopted(payment.payment_no).to_bytes()).await?;
-        }
-        Ok(())
+        Ok(work.checkpoint(point.to_bytes()).await?)
     }
 
     /// What the order says to a request. `None`: it has no attempt that counts.
@@ -99,7 +108,7 @@ impl Desk {
         let mut reader = self.reader().await?;
         let newest = orders::newest(on(&mut reader), &wanted.tenant, &wanted.order_id).await?;
         match newest {
-            Some(order) if order.paid_by.is_none() || !wanted.is_repurchase => {
+            Some(order) if !wanted.is_after(&order) => {
                 create::existing(on(&mut reader), wanted, &order).await
             }
             _ => Ok(None),
@@ -177,7 +186,7 @@ impl Desk {
     ) -> Result<Result<Draft, Unfit>, Error> {
         let payment_no = match work.point().as_ref().map(Point::read).transpose()? {
             Some(Point::Own(payment_no)) => payment_no,
-            Some(Point::Adopted(_)) | None => {
+            Some(Point::Adopted(_) | Point::Asked(_)) | None => {
                 let fresh = number::payment_no()?;
                 work.checkpoint(Point::Own(fresh.clone()).to_bytes()).await?;
                 fresh

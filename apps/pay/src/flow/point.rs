@@ -1,4 +1,4 @@
-//! The recovery point of a request for a payment: which payment is its answer.
+//! The recovery point of a request for a payment: which payment is its answer, or what was asked.
 //!
 //! Invariant: a request that was told to wait has the answer of what it waited for, however often
 //! and how late it is sent again (`whoever_waits_for_an_attempt_has_its_answer_and_opens_none`).
@@ -17,25 +17,32 @@ use hapax::Work;
 ///
 /// A build that does not know it takes the point for damaged: it answers "send it again" and never
 /// opens an attempt of its own.
-const ADOPTED: char = '=';
+const ADOPTED: u8 = b'=';
+/// Stands before a request that waits for others, with the same effect.
+const ASKED: u8 = b'?';
 
-/// The payment that answers a request.
+/// How far a request came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
     /// The number under which the request opens an attempt, whether it has or not.
     Own(PaymentNo),
     /// The attempt of another request, which this one was told to wait for.
     Adopted(PaymentNo),
+    /// None yet: the request, to be asked again when those before it are over.
+    Asked(Bytes),
 }
 
 impl Point {
     /// Reads what [`to_bytes`](Self::to_bytes) wrote.
-    pub(super) fn read(point: &Bytes) -> Result<Self, Error> {
-        let text = std::str::from_utf8(point).map_err(Error::corrupt)?;
-        let number = |text| PaymentNo::parse(text).map_err(Error::corrupt);
-        match text.strip_prefix(ADOPTED) {
-            Some(text) => number(text).map(Self::Adopted),
-            None => number(text).map(Self::Own),
+    pub(crate) fn read(point: &Bytes) -> Result<Self, Error> {
+        let number = |text| {
+            let text = std::str::from_utf8(text).map_err(Error::corrupt)?;
+            PaymentNo::parse(text).map_err(Error::corrupt)
+        };
+        match &point[..] {
+            [ADOPTED, text @ ..] => number(text).map(Self::Adopted),
+            [ASKED, ..] => Ok(Self::Asked(point.slice(1..))),
+            text => number(text).map(Self::Own),
         }
     }
 
@@ -43,13 +50,15 @@ impl Point {
     pub(super) fn to_bytes(&self) -> Bytes {
         match self {
             Self::Own(no) => Bytes::copy_from_slice(no.as_str().as_bytes()),
-            Self::Adopted(no) => Bytes::from(format!("{ADOPTED}{no}")),
+            Self::Adopted(no) => Bytes::from([&[ADOPTED], no.as_str().as_bytes()].concat()),
+            Self::Asked(request) => Bytes::from([&[ASKED], &request[..]].concat()),
         }
     }
 
-    fn payment_no(&self) -> &PaymentNo {
+    fn payment_no(&self) -> Option<&PaymentNo> {
         match self {
-            Self::Own(no) | Self::Adopted(no) => no,
+            Self::Own(no) | Self::Adopted(no) => Some(no),
+            Self::Asked(_) => None,
         }
     }
 }
@@ -59,8 +68,9 @@ impl Desk {
     pub(crate) async fn pointed(&self, work: &Work) -> Result<Option<(Point, Payment)>, Error> {
         let Some(point) = work.point() else { return Ok(None) };
         let point = Point::read(&point)?;
+        let Some(no) = point.payment_no() else { return Ok(None) };
         let mut reader = self.reader().await?;
-        let payment = payments::find(on(&mut reader), point.payment_no()).await?;
+        let payment = payments::find(on(&mut reader), no).await?;
         Ok(payment.map(|payment| (point, payment)))
     }
 }
@@ -72,7 +82,10 @@ mod tests {
     #[test]
     fn a_point_is_read_as_it_was_written() {
         let no = PaymentNo::parse("P1").unwrap();
-        for (point, kept) in [(Point::Own(no.clone()), "P1"), (Point::Adopted(no), "=P1")] {
+        let asked = Point::Asked(Bytes::from_static(b"{}"));
+        for (point, kept) in
+            [(Point::Own(no.clone()), "P1"), (Point::Adopted(no), "=P1"), (asked, "?{}")]
+        {
             assert_eq!(point.to_bytes(), kept);
             assert_eq!(Point::read(&point.to_bytes()).unwrap(), point);
         }

@@ -9,7 +9,7 @@ use crate::{
         payments::{self, NewPayment, Payment},
     },
     error::{Error, Kind},
-    order::{self, ChannelKind, Conflict, Content, OrderId, way_word},
+    order::{ChannelKind, Conflict, Content, OrderId, way_word},
     payment::Fact,
 };
 use hapax::{Tenant, Timestamp};
@@ -22,8 +22,16 @@ pub(crate) struct Wanted {
     pub(crate) content: Content,
     pub(crate) channel: ChannelKind,
     pub(crate) way: Way,
-    /// Whether a paid order is to be bought again.
-    pub(crate) is_repurchase: bool,
+    /// If a paid order is to be bought again: since when this is asked.
+    pub(crate) again_since: Option<Timestamp>,
+}
+
+impl Wanted {
+    /// Whether this asks for another purchase than `order`. A round that was opened since it was
+    /// asked is the one that was asked for, whoever opened it.
+    pub(crate) fn is_after(&self, order: &Order) -> bool {
+        order.paid_by.is_some() && self.again_since.is_some_and(|since| order.created_at < since)
+    }
 }
 
 /// An attempt that is ready to be written down if the order has none.
@@ -63,7 +71,7 @@ pub(crate) async fn open(
     let newest = orders::newest(conn(tx), &wanted.tenant, &wanted.order_id).await?;
     let round = match &newest {
         None => 1,
-        Some(order) if order.status == order::Status::Paid && wanted.is_repurchase => {
+        Some(order) if wanted.is_after(order) => {
             let (tenant, order_id) = (&wanted.tenant, &wanted.order_id);
             if payments::live(conn(tx), tenant, order_id).await?.is_some() {
                 return Ok(Opened::Taken);

@@ -10,15 +10,15 @@ use crate::{
     error::Error,
     flow::{Desk, point::Point},
 };
-use hapax::{Actor, Completer, Lease, http::Ended, store::Ruling};
+use hapax::{Actor, Completer, Identity, Lease, Tenant, http::Ended, store::Ruling};
 
 /// The completer of `payment.create`.
 pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
     let resuming = Arc::clone(desk);
-    let resume = move |lease: Lease, _| -> BoxFuture<'static, ()> {
+    let resume = move |lease: Lease, identity: Identity| -> BoxFuture<'static, ()> {
         let desk = Arc::clone(&resuming);
         Box::pin(async move {
-            if let Err(error) = resume(&desk, lease).await {
+            if let Err(error) = resume(&desk, lease, identity.scope().tenant()).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "an abandoned request was not finished"
@@ -30,16 +30,18 @@ pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
         .on(desk.create.clone(), resume)
 }
 
-/// Finishes one request: with its payment, if it was written down; else it surely did nothing, and
-/// never will, since it opens an attempt only under the claim that was taken from it.
-async fn resume(desk: &Arc<Desk>, lease: Lease) -> Result<(), Error> {
-    let Some((point, payment)) = desk.pointed(&lease).await? else {
-        return give_back(desk, lease).await;
-    };
-    let created = match point {
-        Point::Own(_) => desk.drive(payment, true).await?,
+/// Finishes one request: with its payment, if it was written down; by asking again, if it was told
+/// to wait; else it surely did nothing, and never will, since it opens an attempt only under the
+/// claim that was taken from it.
+async fn resume(desk: &Arc<Desk>, lease: Lease, tenant: &Tenant) -> Result<(), Error> {
+    let created = match desk.pointed(&lease).await? {
+        Some((Point::Own(_), payment)) => desk.drive(payment, true).await?,
         // Its own request, or the sweep, goes on with it.
-        Point::Adopted(_) => desk.told(Some(payment), false),
+        Some((_, payment)) => desk.told(Some(payment), false),
+        None => match lease.point().as_ref().map(Point::read).transpose()? {
+            Some(Point::Asked(asked)) => api::create_again(desk, tenant, &asked, &lease).await?,
+            _ => return give_back(desk, lease).await,
+        },
     };
     let response = api::create_answer(desk, created).await;
     if response.extensions().get() != Some(&Ended::Final) {

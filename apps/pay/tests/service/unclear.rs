@@ -197,3 +197,67 @@ async fn whoever_waits_for_a_channel_that_is_away_has_the_attempt_of_the_first()
     let answer = follow(&shop, &waiting).await;
     assert_eq!((answer.status, no(&answer.json())), (200, number));
 }
+
+/// Somebody works on the order and has written nothing down yet: as the lock says.
+async fn hold_the_order(stage: &Stage, lasts_ms: u32) {
+    let now = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+    let sql =
+        format!("UPDATE hapax_locks SET owner = randomblob(16), held_until = {now} + {lasts_ms}");
+    stage.books.run(sql).await;
+}
+
+/// There is nothing to wait for yet, and perhaps there never will be.
+#[tokio::test]
+async fn whoever_was_told_to_wait_for_nothing_is_served_when_its_turn_comes() {
+    let stage = Setup::new().period("wait", "20ms").period("complete", "20ms").open().await;
+    let shop = stage.shop();
+    let before = no(&shop.buy("1001").await);
+    stage.channel.scan(&before).await;
+    shop.close(&before).await;
+    shop.becomes(&before, "closed").await;
+
+    hold_the_order(&stage, 1000).await;
+    let waiting = shop.create("k2", &order("1001")).await;
+    let answer = follow(&shop, &waiting).await;
+    let payment = answer.is(201);
+    assert_ne!(no(&payment), before);
+    let repeat = shop.create("k2", &order("1001")).await;
+    assert!(repeat.is_replayed());
+    assert_eq!((repeat.status, no(&repeat.json())), (201, no(&payment)));
+    assert_eq!(stage.books.count("pay_payments", "1").await, 2);
+    stage.audit().await;
+}
+
+/// Two keys ask at the same time to buy a paid order again: that is one purchase, also if one of
+/// them has its turn only after the other one's payment.
+#[tokio::test]
+async fn a_purchase_that_was_made_since_it_was_asked_for_is_not_made_again() {
+    for complete in ["20ms", "1h"] {
+        let setup = Setup::new().callbacks_only().period("wait", "20ms");
+        let stage = setup.period("complete", complete).open().await;
+        let shop = stage.shop();
+        let before = no(&shop.buy("1001").await);
+        stage.channel.pay(&before).await;
+        shop.becomes(&before, "paid").await;
+        let mut again = order("1001");
+        again["repurchase"] = json!(true);
+
+        hold_the_order(&stage, 1000).await;
+        let waiting = shop.create("k2", &again).await;
+        assert_eq!(waiting.status, 202, "{waiting:?}");
+        let payment = no(&shop.settle("k3", &again).await.json());
+        stage.channel.pay(&payment).await;
+        shop.becomes(&payment, "paid").await;
+
+        if complete == "20ms" {
+            let answer = follow(&shop, &waiting).await;
+            assert_eq!(no(&answer.json()), payment);
+        }
+        let repeat = shop.settle("k2", &again).await;
+        assert_eq!(no(&repeat.json()), payment, "{complete}");
+        assert_eq!(stage.books.count("pay_payments", "1").await, 2, "{complete}");
+        stage.audit().await;
+        // Asked for anew, it is bought anew.
+        assert_ne!(no(&shop.settle("k4", &again).await.is(201)), payment);
+    }
+}
