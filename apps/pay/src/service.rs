@@ -166,7 +166,7 @@ fn create_policy(config: &Config) -> Policy {
     Policy::new(Effect::Keyed { window: CREATE_WINDOW })
         .lease(periods.lease.0)
         .retain(periods.keep.0, periods.grace.0)
-        .redelivery(std::cmp::min(periods.keep.0, Duration::from_secs(86_400)))
+        .redelivery(periods.redelivery.0)
         .busy(Busy::Wait(periods.wait.0))
         .attempts_max(attempts_max(periods.complete.0))
 }

@@ -8,6 +8,8 @@ mod guards;
 pub(crate) mod notices;
 pub(crate) mod orders;
 pub(crate) mod payments;
+#[cfg(test)]
+mod plans;
 pub(crate) mod refunds;
 pub(crate) mod requests;
 pub(crate) mod runs;

@@ -32,6 +32,7 @@ mod merchant;
 mod money_and_time;
 mod orders_of_notices;
 mod parts;
+mod purge;
 mod receiver;
 mod refunds;
 mod replay;

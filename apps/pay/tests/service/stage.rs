@@ -55,6 +55,8 @@ impl Setup {
             ("refund_ask_after", "60ms"),
             ("resend", "20ms"),
             ("resend_max", "100ms"),
+            ("probe", "20ms"),
+            ("probe_max", "100ms"),
             ("channel_timeout", "1s"),
             ("notice_timeout", "1s"),
             ("drain", "10s"),
