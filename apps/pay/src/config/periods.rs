@@ -92,7 +92,7 @@ pub struct Periods {
     pub keep_inbox: Span,
     /// How long messages that were given up can be sent again.
     pub keep_letters: Span,
-    /// The head of a request must have come within this time.
+    /// The head of a request must have come within this time; an idle connection is closed then.
     pub head_timeout: Span,
     /// The body of a request must have come within this time.
     pub body_timeout: Span,
@@ -148,8 +148,8 @@ impl Default for Periods {
             keep_inbox: Span::s(45 * 86_400),
             // A month for somebody to look why they were given up.
             keep_letters: Span::s(30 * 86_400),
-            // One packet, over a bad line.
-            head_timeout: Span::s(10),
+            // One packet, or the next request of a client that keeps its connection.
+            head_timeout: Span::s(30),
             // A megabyte over a bad mobile line.
             body_timeout: Span::s(30),
             channel_timeout: Span::s(10),
