@@ -22,7 +22,7 @@ fn config(stage: &Stage) -> Config {
 
 /// Why a start is refused, with all causes.
 async fn refusal(config: Config) -> String {
-    let error = Service::open(config, None).await.err().expect("the start is refused");
+    let error = Service::open(config, None).await.expect_err("the start is refused");
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |it| it.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -89,6 +89,13 @@ impl<D: Dialect> Sql<D> {
         }))
     }
 
+    /// A store on the connections of another one, which speaks another dialect of its engine.
+    #[cfg(test)]
+    pub(super) fn beside<Other: Dialect<Db = <D as Dialect>::Db>>(other: &Sql<Other>) -> Self {
+        let Shared { writer, readers, hold_max, .. } = other.shared();
+        Self::new(writer.clone(), readers.clone(), Gate::new(*hold_max), *hold_max)
+    }
+
     /// Connections that only read. Nothing that is read there waits for a writer.
     pub fn readers(&self) -> &Pool<<D as Dialect>::Db> {
         &self.0.readers

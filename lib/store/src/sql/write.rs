@@ -40,7 +40,8 @@ impl<D: Dialect> Sql<D> {
     /// ```
     ///
     /// # Errors
-    /// What `work` said, after a rollback. [`Kind::Late`] and [`Kind::Panicked`], after a
+    /// [`Kind::Full`] if too many wait for their turn and [`Kind::Unavailable`] if it took too
+    /// long, with nothing begun. What `work` said, after a rollback. [`Kind::Late`] and [`Kind::Panicked`], after a
     /// rollback. [`Kind::Unsure`] if the answer to COMMIT was lost.
     ///
     /// # Cancellation
