@@ -95,7 +95,8 @@ async fn a_transaction_waits_for_its_turn_only_so_long() {
         begins.store(true, Ordering::SeqCst);
         insert(&mut tx, "gone").await
     });
-    let error = second.await.unwrap_err();
+    let second = tokio::time::timeout(Duration::from_secs(2), second).await;
+    let error = second.expect("it does not wait for the first one").unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.is_retryable() && error.to_string().contains("nothing begun"), "{error}");
     go_on.notify_one();
