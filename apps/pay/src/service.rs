@@ -110,7 +110,10 @@ async fn finish(desk: &Arc<Desk>, workers: &TaskTracker, run: i64, drain: Durati
         desk.turnstile.drain().await;
         work::note_requests(desk).await;
         if let Err(error) = stopped(desk, run).await {
-            tracing::warn!(error = %error, "the stop was not written down");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the stop was not written down"
+            );
         }
         desk.sql.close().await;
     };

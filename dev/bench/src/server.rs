@@ -5,7 +5,7 @@ use std::{
     io::{Read as _, Write as _},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
 };
 
@@ -59,7 +59,7 @@ impl Variant {
 
 /// How often the handler ran for each order.
 struct Executions {
-    of: Vec<AtomicU8>,
+    of: Vec<AtomicU32>,
     placed: AtomicU32,
     repeated: AtomicU32,
 }
@@ -67,7 +67,7 @@ struct Executions {
 impl Executions {
     fn new() -> Self {
         Self {
-            of: std::iter::repeat_with(AtomicU8::default).take(ORDERS_MAX).collect(),
+            of: std::iter::repeat_with(AtomicU32::default).take(ORDERS_MAX).collect(),
             placed: AtomicU32::default(),
             repeated: AtomicU32::default(),
         }

@@ -73,7 +73,7 @@ impl<'a> Stage<'a> {
 
     /// Sends a claim that must be granted.
     pub(crate) async fn grant(&self, claim: &Claim) -> Grant {
-        granted(self.send(Step::Claim(Box::new(claim.clone()))).await)
+        granted(self.send(Step::Claim(Arc::new(claim.clone()))).await)
     }
 
     /// Sends a claim that must be granted; its fence.
@@ -83,7 +83,7 @@ impl<'a> Stage<'a> {
 
     /// Sends a claim and judges what the store says, as the engine does.
     pub(crate) async fn ask(&self, claim: &Claim) -> Decision {
-        match self.send(Step::Claim(Box::new(claim.clone()))).await {
+        match self.send(Step::Claim(Arc::new(claim.clone()))).await {
             Answer::Granted(grant) if grant.must_verify() => Decision::Verify(grant),
             Answer::Granted(grant) => Decision::Run(grant),
             Answer::Found(found) => {
@@ -129,7 +129,8 @@ impl<'a> Stage<'a> {
     /// The record, which must be there.
     pub(crate) async fn record(&self, id: Id) -> Record {
         let found = self.look(id).await;
-        *found.record.unwrap_or_else(|| panic!("there is no record of {id:?}"))
+        let record = found.record.unwrap_or_else(|| panic!("there is no record of {id:?}"));
+        Arc::unwrap_or_clone(record)
     }
 
     /// Every record that a scan gives, page by page.

@@ -3,7 +3,7 @@
 //! Invariant: no number passes through a float. `9007199254740993` and `…992` are two order
 //! numbers; RFC 8785 makes them one (`numbers_beyond_2_to_53_stay_apart`).
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize,
@@ -185,19 +185,32 @@ impl fmt::Debug for Fingerprint {
 
 /// The document as a row of tagged, length-framed tokens; `None` if only its bytes count.
 fn canonical(document: &[u8]) -> Option<Vec<u8>> {
-    let raw: &RawValue = serde_json::from_slice(document).ok()?;
-    let mut tokens = Vec::with_capacity(document.len());
-    write_value(raw.get(), JSON_DEPTH_MAX, &mut tokens)?;
+    // A head of nine bytes for each token, and tokens of some four bytes, are usual.
+    let mut tokens = Vec::with_capacity(document.len() * 3);
+    let text = std::str::from_utf8(document).ok()?.trim_matches([' ', '\t', '\n', '\r']);
+    if !text.starts_with(['{', '[']) {
+        // Reading a container checks what is in it; a scalar is checked here.
+        let _: &RawValue = serde_json::from_str(text).ok()?;
+    }
+    write_value(text, JSON_DEPTH_MAX, &mut tokens)?;
     Some(tokens)
 }
 
+/// Writes a value; what is not a container must be JSON.
 fn write_value(text: &str, depth: usize, out: &mut Vec<u8>) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     match text.as_bytes().first()? {
         b'{' => {
-            let Members(members) = serde_json::from_str(text).ok()?;
+            let Members(mut members) = serde_json::from_str(text).ok()?;
+            members.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            // Which of two members of one name counts is up to each reader, so the document has
+            // no meaning of its own.
+            if members.windows(2).any(|pair| matches!(pair, [(one, _), (other, _)] if one == other))
+            {
+                return None;
+            }
             write_head(b'{', members.len(), out);
-            for (name, value) in members {
+            for (Text(name), value) in members {
                 write_framed(b'"', name.as_bytes(), out);
                 write_value(value.get(), depth, out)?;
             }
@@ -210,10 +223,10 @@ fn write_value(text: &str, depth: usize, out: &mut Vec<u8>) -> Option<()> {
             }
         }
         b'"' => {
-            let string: String = serde_json::from_str(text).ok()?;
+            let Text(string) = serde_json::from_str(text).ok()?;
             write_framed(b'"', string.as_bytes(), out);
         }
-        b'-' | b'0'..=b'9' => write_framed(b'0', decimal(text).as_bytes(), out),
+        b'-' | b'0'..=b'9' => write_decimal(text, out),
         _ => write_framed(b'=', text.as_bytes(), out),
     }
     Some(())
@@ -229,18 +242,21 @@ fn write_framed(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// A JSON number as one spelling of its exact value: `1`, `1.0` and `10e-1` are all `1e0`.
+/// Writes a JSON number as one spelling of its exact value: `1`, `1.0` and `10e-1` are all `1e0`.
 ///
 /// An exponent that does not fit 64 bits leaves the number as it is written.
-fn decimal(text: &str) -> String {
+fn write_decimal(text: &str, out: &mut Vec<u8>) {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
     let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = [whole, fraction].concat();
+    let digits = match fraction {
+        "" => Cow::Borrowed(whole),
+        fraction => Cow::Owned([whole, fraction].concat()),
+    };
     let significant = digits.trim_start_matches('0');
     let trimmed = significant.trim_end_matches('0');
     if trimmed.is_empty() {
-        return "0".to_owned();
+        return write_framed(b'0', b"0", out);
     }
     let point = i64::try_from(significant.len() - trimmed.len())
         .ok()
@@ -248,12 +264,18 @@ fn decimal(text: &str) -> String {
         .and_then(|(zeros, fraction)| zeros.checked_sub(fraction))
         .zip(exponent.parse::<i64>().ok())
         .and_then(|(shift, exponent)| exponent.checked_add(shift));
-    point.map_or_else(|| text.to_owned(), |exponent| format!("{sign}{trimmed}e{exponent}"))
+    match point {
+        Some(exponent) => write_framed(b'0', format!("{sign}{trimmed}e{exponent}").as_bytes(), out),
+        None => write_framed(b'0', text.as_bytes(), out),
+    }
 }
 
-/// The members of an object, sorted by name. A repeated name is an error: which one counts is
-/// up to each reader, so the document has no meaning of its own.
-struct Members<'a>(BTreeMap<String, &'a RawValue>);
+/// A string; without escapes it is read where it stands.
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The members of an object, as they stand.
+struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -267,11 +289,9 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = BTreeMap::new();
-                while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-                    if members.insert(name, value).is_some() {
-                        return Err(serde::de::Error::custom("a member is repeated"));
-                    }
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
                 }
                 Ok(Members(members))
             }

@@ -25,7 +25,6 @@ use crate::{
     invalid::Invalid,
     message::Backoff,
     outcome::Outcome,
-    record::Class,
     rest::stopped_within,
     store::{Found, Scan},
     time::{Clock, Timestamp},
@@ -319,7 +318,7 @@ impl Runner {
             let asked_at = self.clock.now();
             let then = self.step(&stop).await.unwrap_or_else(|error| {
                 let job = self.plan.operation.name();
-                tracing::warn!(%job, %error, "a job could not ask its store");
+                tracing::warn!(%job, error = &error as &dyn std::error::Error, "a job could not ask its store");
                 Then::Retry
             });
             self.failures = match then {
@@ -446,16 +445,13 @@ impl Runner {
                 told => told,
             },
             Ok(End::NoEffect) => lease.release().await,
-            Ok(End::Unknown(why)) => match lease.class() {
-                Class::Transactional | Class::Keyed => lease.hand_on().await,
-                Class::Queryable | Class::Opaque => lease.doubt(why).await,
-            },
+            Ok(End::Unknown(why)) => lease.unknown(why).await,
             // Dropped here, the lease is handed on by its class.
             Err(_) => Err(Error::new(Kind::Panicked, "run the job")),
         };
         if let Err(error) = told {
             let job = self.plan.operation.name();
-            tracing::warn!(%job, %error, "a run did not end well");
+            tracing::warn!(%job, error = &error as &dyn std::error::Error, "a run did not end well");
         }
         self.see(|operation| Happening::Failed { operation, due });
         Then::Retry

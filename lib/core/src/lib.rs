@@ -27,8 +27,8 @@ pub use self::{
     decide::{Decision, Grant, decide},
     engine::{
         ATTEMPTS_MAX, Begin, Builder, Busy, Call, Completer, End, FOLLOWERS_MAX,
-        FOLLOWERS_PER_KEY_MAX, Hapax, Happening, KEEP, LEASE, Lease, Observer, Operation, Policy,
-        Ran, Resolved, Resume, Ruled, Sealing, Unobserved, Work, backoff,
+        FOLLOWERS_PER_KEY_MAX, Hapax, Happening, KEEP, LEASE, Lease, Observer, Operation, Owned,
+        Policy, Ran, Resolved, Resume, Ruled, Sealing, Unobserved, Work, backoff,
     },
     error::{Error, Kind},
     fingerprint::{Fingerprint, PRINT_BYTES, PRINT_VERSION, Print, Prints},

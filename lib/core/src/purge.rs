@@ -142,7 +142,11 @@ impl Purger {
                     }
                 }
                 Err(fault) => {
-                    tracing::warn!(place = name, error = %fault, "a purge failed");
+                    tracing::warn!(
+                        place = name,
+                        error = &fault as &dyn std::error::Error,
+                        "a purge failed"
+                    );
                     self.witness.see(&Happening::Failed { place: name });
                     return false;
                 }

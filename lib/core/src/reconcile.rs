@@ -222,7 +222,10 @@ impl<R: Reconcile> Sweep<R> {
         let items = match self.by.what.due(limit).await {
             Ok(items) => items,
             Err(fault) => {
-                tracing::warn!(error = %fault, "overdue items could not be read");
+                tracing::warn!(
+                    error = &fault as &dyn std::error::Error,
+                    "overdue items could not be read"
+                );
                 self.by.witness.see(&Happening::DueFailed);
                 return Wait::ForThePeriod;
             }

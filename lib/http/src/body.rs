@@ -121,7 +121,10 @@ impl Limits<'_> {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|cause| {
                 let cause: BoxError = cause.into();
-                tracing::debug!(error = %cause, "a request body broke off");
+                tracing::debug!(
+                    error = &*cause as &dyn std::error::Error,
+                    "a request body broke off"
+                );
                 Problem::new(Code::BodyBroken)
             })?;
             // Trailers are no part of the request that we compare.

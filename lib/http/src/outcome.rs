@@ -1,12 +1,10 @@
 //! What an answer says about the work: done, surely not done, or nobody knows.
 //!
 //! Invariant: only an answer that ends the matter is stored, and the key is freed only where
-//! nothing can have happened (`every_status_of_every_class`).
+//! nothing can have happened (`every_status_says_how_the_work_ended`).
 
 use axum::response::{IntoResponseParts, ResponseParts};
 use http::StatusCode;
-
-use hapax_core::Class;
 
 /// What an answer says about the work. A handler puts it into the extensions of its response
 /// where the status alone would say something else.
@@ -87,50 +85,19 @@ pub(crate) fn judge(status: StatusCode, progress: Progress, refusals: &[StatusCo
     }
 }
 
-/// The last word of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    /// Store the answer.
-    Complete,
-    /// Free the key.
-    Release,
-    /// End the lease: the next attempt may run, as if this one had died.
-    HandOn,
-    /// Say that nobody knows: to be asked or held.
-    Doubt,
-}
-
-impl Closing {
-    pub(crate) fn of(ended: Ended, class: Class) -> Self {
-        match (ended, class) {
-            (Ended::Final, _) => Self::Complete,
-            (Ended::NoEffect, _) => Self::Release,
-            (Ended::Unknown, Class::Transactional | Class::Keyed) => Self::HandOn,
-            (Ended::Unknown, Class::Queryable | Class::Opaque) => Self::Doubt,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const CLASSES: [Class; 4] =
-        [Class::Transactional, Class::Keyed, Class::Queryable, Class::Opaque];
-
-    /// Every status of every class; runs of equal rows are written as one.
+    /// Every status; runs of equal rows are written as one.
     #[test]
-    fn every_status_of_every_class() {
+    fn every_status_says_how_the_work_ended() {
         let mut table = vec!["status: nobody told | handler entered".to_owned()];
         let mut run: Option<(u16, u16, String)> = None;
         for code in 200..=600 {
             let row = StatusCode::from_u16(code).ok().filter(|_| code < 600).map(|status| {
                 [Progress::Untold, Progress::Entered]
-                    .map(|progress| {
-                        let ended = judge(status, progress, &[]);
-                        CLASSES.map(|class| format!("{class:?} {:?}", Closing::of(ended, class)))
-                    })
-                    .map(|cells| cells.join(", "))
+                    .map(|progress| format!("{:?}", judge(status, progress, &[])))
                     .join(" | ")
             });
             match (&mut run, row) {

@@ -31,7 +31,7 @@ use crate::{
     idempotent::Idempotent,
     key::SentKey,
     layer::Settings,
-    outcome::{Closing, Ended, judge},
+    outcome::{Ended, judge},
     problem::{Code, Problem},
     replay::{self, Stored},
     status,
@@ -175,10 +175,9 @@ impl Turn {
     /// Says the last word of an attempt; `why` is for the operator.
     async fn close(&self, lease: Option<Lease>, ended: Ended, why: &str) {
         let Some(lease) = lease else { return };
-        let closed = match Closing::of(ended, lease.class()) {
-            Closing::Release => lease.release().await,
-            Closing::Doubt => lease.doubt(why).await,
-            Closing::HandOn | Closing::Complete => lease.hand_on().await,
+        let closed = match ended {
+            Ended::NoEffect => lease.release().await,
+            Ended::Final | Ended::Unknown => lease.unknown(why).await,
         };
         self.report(closed);
     }
@@ -209,7 +208,7 @@ impl Turn {
             Ok(found) => {
                 let now = found.now;
                 let completed = found.record.filter(|it| it.status(now) == Status::Completed);
-                match completed.and_then(|record| record.outcome) {
+                match completed.and_then(|record| record.outcome.clone()) {
                     Some(outcome) => self.echo(self.stored(&outcome)),
                     None => self.in_flight(Duration::from_secs(1)),
                 }

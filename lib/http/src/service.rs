@@ -103,8 +103,7 @@ where
 ///
 /// # Cancellation
 /// Until the claim is granted nothing has begun, and the engine takes a claim back whose caller
-/// is gone. From then on the work is on a task of its own, and dropping this future drops the
-/// waiting.
+/// is gone. From then on the work is the engine's, and dropping this future drops the waiting.
 async fn guard<S, B, R>(
     settings: Arc<Settings>,
     inner: S,
@@ -131,9 +130,9 @@ where
     let running = match begin(&turn, prints).await {
         Ok(Begin::Run(lease)) => {
             let request = Request::from_parts(parts, B::from(body));
-            operation.spawn(turn.run(lease, inner, request))
+            operation.own(turn.run(lease, inner, request))
         }
-        Ok(Begin::Verify(lease)) => operation.spawn(turn.verify(lease, inner, parts, body)),
+        Ok(Begin::Verify(lease)) => operation.own(turn.verify(lease, inner, parts, body)),
         Ok(Begin::Replay(outcome)) => return Ok(replay(&turn, &parts, &caller, &outcome)),
         Ok(Begin::Busy { retry_after }) => return Ok(turn.in_flight(retry_after)),
         Ok(Begin::Mismatch) => return Ok(turn.problem(settings.mismatch())),
@@ -141,19 +140,19 @@ where
         Ok(Begin::Expired) => return Ok(turn.problem(Problem::new(Code::KeyExpired))),
         Err(error) if opens(&settings, &error) => {
             let request = Request::from_parts(parts, B::from(body));
-            operation.spawn(unprotected(turn, inner, request))
+            operation.own(unprotected(turn, inner, request))
         }
         Err(error) => return Ok(turn.problem(turn.store_failed(&error))),
     };
     let ended = match settings.answer_within {
         None => running.await,
-        // Both may be dropped: the work is on its own task.
+        // Both may be dropped: the work then goes on without us.
         Some(span) => match select(running, operation.clock().sleep(span)).await {
             Either::Left((ended, _)) => ended,
             Either::Right(_) => return Ok(settings.still_at_work(&key, span)),
         },
     };
-    // A task that panicked outside of the handler, or that the runtime ended.
+    // A panic outside of the handler, which closes its record itself.
     ended.unwrap_or_else(|_| {
         Ok(settings.explained(Problem::new(Code::HandlerFailed)).into_response())
     })

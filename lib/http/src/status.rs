@@ -1,7 +1,9 @@
 //! What became of an operation, asked by its key: for the caller who lost the answer.
 //!
 //! Invariant: a caller sees its own records only, since the id is made with the caller's own
-//! tenant and principal (`the_status_of_another_caller_is_absent`).
+//! tenant and principal (`the_status_of_another_caller_is_absent`); an attempt that ended without
+//! a word is `processing` where a completer goes on with it
+//! (`what_a_completer_goes_on_with_is_processing`).
 
 use std::{fmt, sync::Arc};
 
@@ -55,6 +57,7 @@ struct Asked {
     principals: Arc<dyn Principals>,
     may_replay: Option<Arc<dyn Fn(&Parts, &Caller) -> bool + Send + Sync>>,
     base: Arc<str>,
+    completed: Vec<OperationName>,
 }
 
 impl StatusRoutes {
@@ -62,12 +65,22 @@ impl StatusRoutes {
     pub fn new(hapax: Hapax, principals: impl Principals) -> Self {
         let principals = Arc::new(principals);
         let base = Arc::from(STATUS_PATH);
-        Self { asked: Arc::new(Asked { hapax, principals, may_replay: None, base }) }
+        let completed = Vec::new();
+        Self { asked: Arc::new(Asked { hapax, principals, may_replay: None, base, completed }) }
     }
 
     /// Mounts the routes elsewhere.
     pub fn at(mut self, base: &str) -> Self {
         Arc::make_mut(&mut self.asked).base = Arc::from(base);
+        self
+    }
+
+    /// Says that a [`Completer`](hapax_core::Completer) goes on with `operation`: the caller of an
+    /// attempt that ended without a word is told `processing` for as long as it may be taken over.
+    ///
+    /// Without it such an attempt is `unknown`.
+    pub fn completed(mut self, operation: &Operation) -> Self {
+        Arc::make_mut(&mut self.asked).completed.push(operation.name().clone());
         self
     }
 
@@ -105,8 +118,10 @@ struct Answered {
     caller: Caller,
     operation: Operation,
     key: RequestKey,
-    record: Box<Record>,
+    record: Arc<Record>,
     now: Timestamp,
+    /// Nobody is at work on it at this moment, and a completer will be.
+    is_processing: bool,
 }
 
 impl Asked {
@@ -123,12 +138,12 @@ impl Asked {
             Ok(answered) => answered,
             Err(problem) => return problem.into_response(),
         };
-        let Answered { parts, caller, record, now, .. } = answered;
+        let Answered { parts, caller, record, now, is_processing, .. } = answered;
         let allowed = self.may_replay.as_ref().is_none_or(|check| check(&parts, &caller));
         if !allowed {
             return Problem::new(Code::Forbidden).into_response();
         }
-        match (record.status(now), record.outcome) {
+        match (record.status(now), record.outcome.clone()) {
             (Status::Completed, Some(Outcome::Value(stored))) => match Stored::read(&stored) {
                 Some(stored) => stored.into_response(),
                 None => Problem::new(Code::AnswerUnreadable).into_response(),
@@ -144,6 +159,9 @@ impl Asked {
             (Status::Running, _) => Problem::new(Code::InProgress)
                 .retry_after(record.lease_until.since(now))
                 .into_response(),
+            (Status::Abandoned, _) if is_processing => {
+                Problem::new(Code::InProgress).retry_after(LOOK_AGAIN).into_response()
+            }
             (Status::Open, _) => Problem::new(Code::KeyUnknown).into_response(),
             (Status::Abandoned | Status::Unknown | Status::Completed, _) => {
                 Problem::new(Code::OutcomeUnknown).into_response()
@@ -169,8 +187,16 @@ impl Asked {
         let Some(record) = record.filter(|record| !record.is_reusable(now)) else {
             return Err(Problem::new(Code::KeyUnknown));
         };
-        Ok(Answered { parts, caller, operation, key, record, now })
+        let is_processing = self.completed.contains(operation.name()) && may_go_on(&record, now);
+        Ok(Answered { parts, caller, operation, key, record, now, is_processing })
     }
+}
+
+/// Whether an attempt that ended without a word may still be taken over.
+fn may_go_on(record: &Record, now: Timestamp) -> bool {
+    record.status(now) == Status::Abandoned
+        && record.terms.retake_after.is_some()
+        && record.terms.retake_until.is_none_or(|until| now < until)
 }
 
 /// The body of a status.
@@ -203,11 +229,11 @@ struct Answer {
 }
 
 fn report(base: &str, answered: &Answered) -> Response<Body> {
-    let Answered { operation, key, record, now, .. } = answered;
+    let Answered { operation, key, record, now, is_processing, .. } = answered;
     let status = record.status(*now);
     let report = Report {
         operation: operation.name().as_str(),
-        status: word(status),
+        status: if *is_processing { PROCESSING } else { word(status) },
         attempts: record.attempts,
         created_at: date::rfc3339(record.created_at),
         completed_at: record.completed_at.map(date::rfc3339),
@@ -224,12 +250,22 @@ fn report(base: &str, answered: &Answered) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if status == Status::Running {
-        let wait = std::cmp::min(record.lease_until.since(*now), LOOK_AGAIN);
+    let wait = match status {
+        Status::Running => Some(std::cmp::min(record.lease_until.since(*now), LOOK_AGAIN)),
+        Status::Abandoned
+        | Status::Unknown
+        | Status::Open
+        | Status::Completed
+        | Status::Expired => is_processing.then_some(LOOK_AGAIN),
+    };
+    if let Some(wait) = wait {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds(wait)));
     }
     response
 }
+
+/// The word for what a completer goes on with; it is the one of a 202 as well.
+const PROCESSING: &str = "processing";
 
 /// A running operation is worth another look after this long: most take less.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);

@@ -48,6 +48,12 @@ const PLANTS: &[(&str, &[(&str, &str)])] = &[
         &[("surplus_kept", "P1003a")],
     ),
     (
+        "UPDATE pay_refunds SET status = 'refused', done_at = NULL
+         WHERE refund_no = 'auto_P1003a';
+         UPDATE pay_payments SET refunded = 0, given_back = 0 WHERE payment_no = 'P1003a'",
+        &[("surplus_kept", "P1003a")],
+    ),
+    (
         "UPDATE pay_payments SET reserved = 1 WHERE payment_no = 'P1001'",
         &[("reserve_differs", "P1001")],
     ),

@@ -45,6 +45,11 @@ pub(crate) fn create_layer(desk: &Desk) -> IdempotencyLayer {
         .body_time_max(desk.config.periods.body_timeout.0)
 }
 
+/// Where it is asked what became of a key; our completer goes on with what is not decided.
+fn statuses(desk: &Desk) -> StatusRoutes {
+    StatusRoutes::new(desk.hapax.clone(), who::caller).completed(&desk.create)
+}
+
 /// All routes.
 pub(crate) fn router(app: App) -> Router {
     let create = Router::new()
@@ -59,7 +64,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/payments/{payment_no}/refunds/{refund_no}", get(refunds::refund))
         .route("/v1/orders/{order_id}", get(payments::order))
         .route("/v1/tokens", post(token::issue))
-        .merge(StatusRoutes::new(app.desk.hapax.clone(), who::caller).router())
+        .merge(statuses(&app.desk).router())
         .layer(middleware::from_fn_with_state(app.clone(), arrival::whole));
     let tenants =
         create.merge(rest).layer(middleware::from_fn_with_state(app.clone(), who::authenticate));

@@ -124,9 +124,9 @@ pub(super) async fn close(
     if payment.status == Status::Failed {
         return Problem::of(&NOT_CLOSABLE).into_response();
     }
-    // A caller that goes away leaves the close to this task and, at the latest, to the sweep.
+    // A caller that goes away leaves the close to the engine and, at the latest, to the sweep.
     let desk = Arc::clone(&app.desk);
-    let closing = app.desk.create.spawn(async move { close_now(&desk, &payment).await });
+    let closing = app.desk.create.own(async move { close_now(&desk, &payment).await });
     match closing.await.unwrap_or_else(|cause| Err(Error::system("close a payment", cause))) {
         Ok(Some(payment)) if payment.status.is_live() => {
             shown(&app.desk, StatusCode::ACCEPTED, &payment).await

@@ -59,9 +59,9 @@ pub(super) async fn create(
         Ok(new) => new,
         Err(complaint) => return problem::body_invalid(complaint).into_response(),
     };
-    // A caller that goes away leaves the refund to this task and, at the latest, to the sweep.
+    // A caller that goes away leaves the refund to the engine and, at the latest, to the sweep.
     let desk = Arc::clone(&app.desk);
-    let asking = app.desk.create.spawn(async move { desk.refund(&payment, new).await });
+    let asking = app.desk.create.own(async move { desk.refund(&payment, new).await });
     match asking.await.unwrap_or_else(|cause| Err(Error::system("refund a payment", cause))) {
         Ok(requested) => answer(&requested),
         Err(error) => problem::failed(&error).into_response(),

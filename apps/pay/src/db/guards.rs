@@ -295,6 +295,44 @@ async fn the_token_of_a_lease_alone_keeps_a_late_sweeper_from_speaking() {
     assert!(speak(b"first", deaf).await, "without it anybody says when to ask next");
 }
 
+/// A claim that changed in one respect, and the clause that sees it.
+#[tokio::test]
+async fn each_clause_of_a_claim_alone_keeps_an_older_attempt_from_writing() {
+    let shelf = Shelf::open().await;
+    shelf
+        .run(
+            "INSERT INTO hapax_records (id, scope, tenant, subject, operation, key_text, class, \
+             state, epoch, nonce, prints, lease_until, attempts, caller, created_at, format) \
+             VALUES (zeroblob(32), 'tenant', 'shop', '', 'payment.create', 'k', 2, 1, 7, \
+             zeroblob(16), x'', 0, 1, 'process 7', 0, 1)",
+        )
+        .await;
+    let is_held = async |statement: &'static str| {
+        let mut reader = shelf.sql.readers().acquire().await.unwrap();
+        let query = sqlx::query(statement).bind(vec![0; 32]).bind(7).bind(vec![0; 16]);
+        query.fetch_optional(&mut *reader).await.unwrap().is_some()
+    };
+    assert!(is_held(sql::CLAIM).await);
+    for (change, back, guard, instead) in [
+        ("id = unhex(printf('%064d', 1))", "id = zeroblob(32)", "id = ?1", "?1 <> ''"),
+        ("epoch = 8", "epoch = 7", "AND epoch = ?2", "AND ?2"),
+        (
+            "nonce = unhex(printf('%032d', 1))",
+            "nonce = zeroblob(16)",
+            "AND nonce = ?3",
+            "AND ?3 <> ''",
+        ),
+        ("state = 4", "state = 1", "AND state = 1", ""),
+    ] {
+        let set = |change: &str| &*format!("UPDATE hapax_records SET {change}").leak();
+        shelf.run(set(change)).await;
+        assert!(!is_held(sql::CLAIM).await, "{change}");
+        assert!(is_held(mutant(sql::CLAIM, guard, instead)).await, "{guard}");
+        shelf.run(set(back)).await;
+    }
+    assert!(is_held(sql::CLAIM).await);
+}
+
 /// Handler, repeat and sweep all want to ask the channel for one refund: one does, and the others
 /// are told so, which is no failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

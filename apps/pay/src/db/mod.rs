@@ -3,6 +3,7 @@
 
 pub(crate) mod benefits;
 pub(crate) mod checks;
+pub(crate) mod claims;
 #[cfg(test)]
 mod guards;
 pub(crate) mod notices;

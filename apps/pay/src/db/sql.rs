@@ -324,6 +324,16 @@ UPDATE pay_runs
 SET stopped_at = ?2
 WHERE seq = ?1 AND stopped_at IS NULL";
 
+/// A claim that is still the one of this attempt: not taken over, not judged, not ended.
+pub(super) const CLAIM: &str = "\
+-- claim
+SELECT 1
+FROM hapax_records
+WHERE id = ?1
+    AND epoch = ?2
+    AND nonce = ?3
+    AND state = 1";
+
 pub(super) const INSERT_REQUESTS: &str = "\
 -- insert_requests
 INSERT INTO pay_requests (at, tenant, record, status, is_replay)

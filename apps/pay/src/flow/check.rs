@@ -3,7 +3,8 @@
 //! One place for the sweep, for a close and for whoever was told "ask". Invariant: "the channel
 //! has no such trade" is not "closed" before the expiry and its grace
 //! (`a_code_that_nobody_scanned_is_not_closed_before_its_time`), and only a signed answer moves
-//! anything.
+//! anything or ends the watch over a closed payment
+//! (`the_watch_over_a_closed_payment_does_not_end_without_an_answer`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use crate::{
     ledger::{
         close,
         paid::{self, Money, Settled},
+        refunds,
     },
     money::Sum,
     payment::Status,
@@ -53,9 +55,14 @@ impl Desk {
             Status::Waiting => self.check_waiting(payment, now).await,
             Status::Closing => self.try_close(payment, now).await,
             Status::Closed => {
-                ask_channel(self, payment).await?;
-                let watched = now.since(payment.expires_at) < self.config.periods.watch.0;
-                Ok(if watched { STEP } else { Next::Never })
+                let is_watched = now.since(payment.expires_at) < self.config.periods.watch.0;
+                match ask_channel(self, payment).await? {
+                    Asked::Unpaid | Asked::Missing | Asked::Booked if !is_watched => {
+                        Ok(Next::Never)
+                    }
+                    // Late money may be there as long as the channel does not tell.
+                    Asked::Unpaid | Asked::Missing | Asked::Booked | Asked::Unknown => Ok(STEP),
+                }
             }
             Status::Paid | Status::Failed => Ok(Next::Never),
         }
@@ -102,7 +109,7 @@ impl Desk {
             }
             Call::Unknown(cause) => {
                 let payment = &payment.payment_no;
-                tracing::info!(%payment, error = %cause, "a close is not confirmed");
+                tracing::info!(%payment, error = &cause as &dyn std::error::Error, "a close is not confirmed");
                 return Ok(STEP);
             }
             Call::Refused(refusal) => refusal,
@@ -202,7 +209,7 @@ pub(crate) async fn ask_channel(desk: &Arc<Desk>, payment: &Payment) -> Result<A
         }
         Call::Unknown(cause) => {
             let payment = &payment.payment_no;
-            tracing::info!(%payment, error = %cause, "the channel did not tell");
+            tracing::info!(%payment, error = &cause as &dyn std::error::Error, "the channel did not tell");
             Ok(Asked::Unknown)
         }
     }
@@ -230,8 +237,11 @@ async fn book(desk: &Arc<Desk>, payment: &Payment, trade: &Trade) -> Result<Aske
         .sql
         .write("payment.paid", async move |mut tx| {
             let settled = paid::settle(&mut tx, &no, &money, now).await?;
-            if let Some(total) = went_back {
-                paid::went_back(&mut tx, &no, total, now).await?;
+            match (settled, went_back) {
+                (Settled::Paid | Settled::Surplus | Settled::Already, Some(total)) => {
+                    refunds::went_back(&mut tx, &no, total, now).await?;
+                }
+                (Settled::OtherAmount | Settled::Missing, _) | (_, None) => {}
             }
             Ok::<_, Error>(settled)
         })

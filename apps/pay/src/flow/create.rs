@@ -1,20 +1,20 @@
 //! Creating a payment: written down, prepared at the channel, kept for the buyer.
 //!
 //! Invariant: the number and the bytes of a request to the channel are written down before they
-//! are sent, and a repeat sends the same (`a_kill_after_the_channel_was_asked_leaves_one_attempt`).
+//! are sent, and a repeat sends the same (`a_kill_after_the_channel_was_asked_leaves_one_attempt`);
+//! a request opens an attempt only while its claim is its own
+//! (`a_request_that_was_taken_over_opens_nothing`).
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-
-use super::{Desk, check, notify, on};
+use super::{Desk, check, notify, on, point::Point};
 use crate::{
-    channel::{Call, Cause, Frozen, Meaning, PaymentNo, Purchase, Refusal, Unfit},
+    channel::{Call, Cause, Frozen, Meaning, Purchase, Refusal, Unfit},
     db::{
-        moment, orders,
+        claims, conn, moment, orders,
         payments::{self, Payment},
     },
-    error::Error,
+    error::{Error, Kind},
     ledger::create::{self, Draft, Opened, Wanted},
     number,
     order::Conflict,
@@ -67,28 +67,57 @@ impl Desk {
         let wait = self.config.periods.wait.0;
         let look = async || self.find_ready(&wanted, work).await;
         let drive = async |_| self.open_and_prepare(&wanted, expires_in, work).await;
-        match self.turnstile.once(name, wait, look, drive).await? {
-            Once::Worked(created) | Once::Found(created) => Ok(created),
-            Once::Processing { retry_after } => Ok(Created::Processing { retry_after }),
+        let created = match self.turnstile.once(name, wait, look, drive).await? {
+            Once::Worked(created) | Once::Found(created) => created,
+            Once::Processing { retry_after } => Created::Processing { retry_after },
+        };
+        if let Created::Processing { .. } = created {
+            self.adopt(&wanted, work).await?;
+        }
+        Ok(created)
+    }
+
+    /// Before a request is told to wait: the attempt that it waits for is its answer, also if the
+    /// order is bought, closed or bought again before it asks.
+    async fn adopt(&self, wanted: &Wanted, work: &Work) -> Result<(), Error> {
+        if self.pointed(work).await?.is_some() {
+            return Ok(());
+        }
+        let Some(Opened::Open(payment) | Opened::Paid(payment)) = self.existing(wanted).await?
+        else {
+            return Ok(());
+        };
+        // One that is being closed is only in the way.
+        if payment.status != Status::Closing {
+            work.checkpoint(Point::Adopted(payment.payment_no).to_bytes()).await?;
+        }
+        Ok(())
+    }
+
+    /// What the order says to a request. `None`: it has no attempt that counts.
+    async fn existing(&self, wanted: &Wanted) -> Result<Option<Opened>, Error> {
+        let mut reader = self.reader().await?;
+        let newest = orders::newest(on(&mut reader), &wanted.tenant, &wanted.order_id).await?;
+        match newest {
+            Some(order) if order.paid_by.is_none() || !wanted.is_repurchase => {
+                create::existing(on(&mut reader), wanted, &order).await
+            }
+            _ => Ok(None),
         }
     }
 
     /// What can be answered without any work.
     async fn find_ready(&self, wanted: &Wanted, work: &Work) -> Result<Option<Created>, Error> {
-        let own = work.point().as_ref().map(read_point).transpose()?;
-        let mut reader = self.reader().await?;
-        let newest = orders::newest(on(&mut reader), &wanted.tenant, &wanted.order_id).await?;
-        let Some(order) = newest else { return Ok(None) };
-        if order.paid_by.is_some() && wanted.is_repurchase {
-            return Ok(None);
+        if let Some((point, payment)) = self.pointed(work).await? {
+            let told = self.told(Some(payment), matches!(point, Point::Own(_)));
+            return Ok((!matches!(told, Created::Processing { .. })).then_some(told));
         }
-        match create::existing(on(&mut reader), wanted, &order).await? {
+        match self.existing(wanted).await? {
             Some(Opened::Conflict(conflicts)) => Ok(Some(Created::Conflict(conflicts))),
             Some(Opened::Paid(payment) | Opened::Open(payment) | Opened::Fresh(payment))
                 if payment.pay_data.is_some() =>
             {
-                let is_fresh = own.as_ref() == Some(&payment.payment_no);
-                Ok(Some(Created::Ready { payment, is_fresh }))
+                Ok(Some(Created::Ready { payment, is_fresh: false }))
             }
             _ => Ok(None),
         }
@@ -100,19 +129,24 @@ impl Desk {
         expires_in: Duration,
         work: &Work,
     ) -> Result<Created, Error> {
+        // An earlier try of this very request opened it, or was told to wait for it.
+        if let Some((point, payment)) = self.pointed(work).await? {
+            return self.drive(payment, matches!(point, Point::Own(_))).await;
+        }
         let now = self.now().await?;
         let draft = match self.draft(wanted, expires_in, work, now).await? {
             Ok(draft) => draft,
             Err(why) => return Ok(Created::Unfit(why)),
         };
-        // An earlier try of this very request may have opened it.
-        let own = draft.payment_no.clone();
-        let is_own = |payment: &Payment| payment.payment_no == own;
-        let (rules, asked, point) = (self.rules(), wanted.clone(), draft);
+        let (rules, asked, fence) = (self.rules(), wanted.clone(), work.fence());
         let opened = self
             .sql
             .write("payment.open", async move |mut tx| {
-                create::open(&mut tx, &asked, &point, &rules, now).await
+                // Whoever took the request over may have ruled that it did nothing.
+                if !claims::is_held(conn(&mut tx), &fence).await? {
+                    return Err(Error::new(Kind::Changed, "open an attempt for a request"));
+                }
+                create::open(&mut tx, &asked, &draft, &rules, now).await
             })
             .await?;
         match opened {
@@ -121,14 +155,12 @@ impl Desk {
                 self.prepare(*payment, true).await
             }
             Opened::Open(payment) if payment.status == Status::Created => {
-                let is_fresh = is_own(&payment);
-                self.prepare(*payment, is_fresh).await
+                self.prepare(*payment, false).await
             }
             Opened::Open(payment) if payment.status == Status::Closing => Ok(self.processing()),
             Opened::Taken => Ok(self.processing()),
             Opened::Open(payment) | Opened::Paid(payment) => {
-                let is_fresh = is_own(&payment);
-                Ok(Created::Ready { payment, is_fresh })
+                Ok(Created::Ready { payment, is_fresh: false })
             }
             Opened::Conflict(conflicts) => Ok(Created::Conflict(conflicts)),
         }
@@ -143,11 +175,11 @@ impl Desk {
         work: &Work,
         now: Timestamp,
     ) -> Result<Result<Draft, Unfit>, Error> {
-        let payment_no = match work.point() {
-            Some(point) => read_point(&point)?,
-            None => {
+        let payment_no = match work.point().as_ref().map(Point::read).transpose()? {
+            Some(Point::Own(payment_no)) => payment_no,
+            Some(Point::Adopted(_)) | None => {
                 let fresh = number::payment_no()?;
-                work.checkpoint(Bytes::copy_from_slice(fresh.as_str().as_bytes())).await?;
+                work.checkpoint(Point::Own(fresh.clone()).to_bytes()).await?;
                 fresh
             }
         };
@@ -200,7 +232,7 @@ impl Desk {
                     return self.refused(payment, is_fresh, &refusal).await;
                 }
                 Call::Unknown(cause) => {
-                    tracing::info!(payment = %no, error = %cause, "the channel did not confirm");
+                    tracing::info!(payment = %no, error = &cause as &dyn std::error::Error, "the channel did not confirm");
                 }
             }
             if attempt < PREPARE_TRIES {
@@ -228,11 +260,15 @@ impl Desk {
     }
 
     /// Goes on with an attempt that was written down, whatever state it is in.
-    pub(crate) async fn drive(self: &Arc<Self>, payment: Payment) -> Result<Created, Error> {
+    pub(crate) async fn drive(
+        self: &Arc<Self>,
+        payment: Payment,
+        is_fresh: bool,
+    ) -> Result<Created, Error> {
         match payment.status {
-            Status::Created => self.prepare(payment, true).await,
+            Status::Created => self.prepare(payment, is_fresh).await,
             Status::Waiting | Status::Closing | Status::Closed | Status::Paid | Status::Failed => {
-                Ok(self.told(Some(payment), true))
+                Ok(self.told(Some(payment), is_fresh))
             }
         }
     }
@@ -274,7 +310,7 @@ impl Desk {
     }
 
     /// What the state of an attempt says to whoever asked for it.
-    fn told(&self, payment: Option<Payment>, is_fresh: bool) -> Created {
+    pub(crate) fn told(&self, payment: Option<Payment>, is_fresh: bool) -> Created {
         let Some(payment) = payment.map(Box::new) else { return self.processing() };
         match payment.status {
             Status::Failed => Created::Refused(payment),
@@ -284,10 +320,4 @@ impl Desk {
             }
         }
     }
-}
-
-/// Reads the recovery point of a create request: its payment number.
-pub(crate) fn read_point(point: &Bytes) -> Result<PaymentNo, Error> {
-    let text = std::str::from_utf8(point).map_err(Error::corrupt)?;
-    PaymentNo::parse(text).map_err(Error::corrupt)
 }

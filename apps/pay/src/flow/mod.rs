@@ -6,6 +6,7 @@
 pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod notify;
+pub(crate) mod point;
 pub(crate) mod refund;
 pub(crate) mod token;
 

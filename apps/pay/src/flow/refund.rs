@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{Desk, check::Next, on};
 use crate::{
-    channel::{self, Call, Cause, Channel, Frozen, Meaning, RefundNo, RefundSeen, RefundTaken},
+    channel::{self, Call, Cause, Channel, Frozen, Meaning, RefundSeen, RefundTaken},
     db::{
         moment,
         payments::{self, Payment},
@@ -16,9 +16,9 @@ use crate::{
     },
     error::{Error, Kind},
     ledger::refunds::{self as books, Requested},
+    money::Sum,
     refund::Status,
 };
-use hapax::Tenant;
 
 const STEP: Next = Next::Step { no_later_than: None };
 
@@ -128,7 +128,7 @@ impl Desk {
         let channel = self.channel(&refund.tenant, payment.channel)?;
         match channel.query_refund(&refund.payment_no, &refund.refund_no, moment(now)?).await {
             Call::Done(RefundSeen::Made { amount, .. }) if amount == refund.amount => {
-                self.refund_done(&refund.tenant, &refund.refund_no).await
+                self.refund_done(refund, None).await
             }
             Call::Done(RefundSeen::Made { .. }) => {
                 let refund = &refund.refund_no;
@@ -146,7 +146,7 @@ impl Desk {
             }
             Call::Unknown(cause) => {
                 let refund = &refund.refund_no;
-                tracing::info!(%refund, error = %cause, "the channel did not tell");
+                tracing::info!(%refund, error = &cause as &dyn std::error::Error, "the channel did not tell");
                 Ok(STEP)
             }
         }
@@ -161,8 +161,13 @@ impl Desk {
     ) -> Result<Next, Error> {
         let channel = self.channel(&refund.tenant, payment.channel)?;
         match channel.refund(frozen).await {
-            Call::Done(RefundTaken::Moved { .. }) => {
-                self.refund_done(&refund.tenant, &refund.refund_no).await
+            Call::Done(RefundTaken::Moved { refunded }) => {
+                let total = (refunded <= Sum::from(payment.amount)).then_some(refunded);
+                if total.is_none() {
+                    let refund = &refund.refund_no;
+                    tracing::error!(%refund, "the channel gave back more than was paid");
+                }
+                self.refund_done(refund, total).await
             }
             Call::Done(RefundTaken::Ask) => Ok(STEP),
             Call::Refused(refusal) => {
@@ -178,7 +183,7 @@ impl Desk {
             }
             Call::Unknown(cause) => {
                 let number = &refund.refund_no;
-                tracing::info!(refund = %number, error = %cause, "a refund is not confirmed");
+                tracing::info!(refund = %number, error = &cause as &dyn std::error::Error, "a refund is not confirmed");
                 if let (Cause::TurnedAway(_) | Cause::Unsigned(_), Copy::Again) = (cause, copy) {
                     // The signed time has aged: the same content is signed anew, under one number.
                     let fresh = self.freeze_refund(payment, refund).await?;
@@ -202,16 +207,24 @@ impl Desk {
         match channel.query_refund(&refund.payment_no, &refund.refund_no, now).await {
             Call::Done(RefundSeen::Missing) => self.refund_refused(refund, said).await,
             Call::Done(RefundSeen::Made { amount, .. }) if amount == refund.amount => {
-                self.refund_done(&refund.tenant, &refund.refund_no).await
+                self.refund_done(refund, None).await
             }
             Call::Done(RefundSeen::Made { .. }) | Call::Refused(_) | Call::Unknown(_) => Ok(STEP),
         }
     }
 
-    async fn refund_done(&self, tenant: &Tenant, no: &RefundNo) -> Result<Next, Error> {
-        let (tenant, no, now) = (tenant.clone(), no.clone(), self.now().await?);
+    /// Books a refund that was made, and `total`, what went back of its payment in all: a part of
+    /// that may have gone by hand, and no notice may ever tell of it.
+    async fn refund_done(&self, refund: &Refund, total: Option<Sum>) -> Result<Next, Error> {
+        let (refund, now) = (refund.clone(), self.now().await?);
         self.sql
-            .write("refund.done", async move |mut tx| books::done(&mut tx, &tenant, &no, now).await)
+            .write("refund.done", async move |mut tx| {
+                books::done(&mut tx, &refund.tenant, &refund.refund_no, now).await?;
+                match total {
+                    Some(total) => books::went_back(&mut tx, &refund.payment_no, total, now).await,
+                    None => Ok(()),
+                }
+            })
             .await?;
         Ok(Next::Never)
     }

@@ -102,7 +102,7 @@ async fn act(
         }
         Event::RefundedInPart | Event::RefundedInFull => {
             if let Some(no) = notice.refund_no.as_deref().and_then(|no| RefundNo::parse(no).ok()) {
-                refunds::done(tx, &payment.tenant, &no, now).await?;
+                refunds::noticed(tx, payment, &no, notice.refunded, now).await?;
             }
             refunds::given_back(tx, payment, notice.refunded, now).await?;
         }

@@ -5,7 +5,7 @@ use crate::{
     channel::PaymentNo,
     db::{Tx, conn, orders, payments},
     error::Error,
-    money::{Amount, Sum},
+    money::Amount,
     payment::{Fact, Status},
 };
 use hapax::Timestamp;
@@ -81,17 +81,4 @@ async fn end_other_attempts(
         apply(tx, &other, Fact::CloseAsked, Some(now), now).await?;
     }
     Ok(())
-}
-
-/// All of a payment's money went back at the channel, by whoever's hand.
-pub(crate) async fn went_back(
-    tx: &mut Tx,
-    no: &PaymentNo,
-    total: Sum,
-    now: Timestamp,
-) -> Result<(), Error> {
-    match payments::find(conn(tx), no).await? {
-        Some(payment) => refunds::given_back(tx, &payment, total, now).await,
-        None => Ok(()),
-    }
 }

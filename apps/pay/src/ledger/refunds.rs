@@ -130,6 +130,24 @@ pub(crate) async fn done(
     Ok(true)
 }
 
+/// A notice about `payment` names a refund as made.
+///
+/// The number alone proves nothing: whoever refunds at the channel by hand may choose one that is
+/// in use here. `false`: it is not about a refund of this payment that `total` covers.
+pub(super) async fn noticed(
+    tx: &mut Tx,
+    payment: &Payment,
+    no: &RefundNo,
+    total: Sum,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let named = refunds::find(conn(tx), &payment.tenant, no).await?;
+    let is_told_of = named.is_some_and(|refund| {
+        refund.payment_no == payment.payment_no && Sum::from(refund.amount) <= total
+    });
+    if is_told_of { done(tx, &payment.tenant, no, now).await } else { Ok(false) }
+}
+
 /// The channel surely will not do it: the money that was set aside is free again.
 pub(crate) async fn refused(
     tx: &mut Tx,
@@ -167,6 +185,19 @@ pub(super) async fn given_back(
         benefits::money_is_gone(tx, &payment, now).await?;
     }
     Ok(())
+}
+
+/// What went back of a payment in all, by whoever's hand, as an answer of the channel says.
+pub(crate) async fn went_back(
+    tx: &mut Tx,
+    no: &PaymentNo,
+    total: Sum,
+    now: Timestamp,
+) -> Result<(), Error> {
+    match payments::find(conn(tx), no).await? {
+        Some(payment) => given_back(tx, &payment, total, now).await,
+        None => Ok(()),
+    }
 }
 
 async fn advance(

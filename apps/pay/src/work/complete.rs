@@ -1,4 +1,4 @@
-//! Goes on with requests whose process died.
+//! Goes on with requests whose process died, and with those that were told to wait.
 
 use std::sync::Arc;
 
@@ -7,9 +7,8 @@ use http_body_util::BodyExt;
 
 use crate::{
     api,
-    db::payments,
     error::Error,
-    flow::{Desk, create::read_point, on},
+    flow::{Desk, point::Point},
 };
 use hapax::{Actor, Completer, Lease, http::Ended, store::Ruling};
 
@@ -20,7 +19,10 @@ pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
         let desk = Arc::clone(&resuming);
         Box::pin(async move {
             if let Err(error) = resume(&desk, lease).await {
-                tracing::warn!(error = %error, "an abandoned request was not finished");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "an abandoned request was not finished"
+                );
             }
         })
     };
@@ -28,18 +30,17 @@ pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
         .on(desk.create.clone(), resume)
 }
 
-/// Finishes one request: with its payment, if it was written down; else it surely did nothing.
+/// Finishes one request: with its payment, if it was written down; else it surely did nothing, and
+/// never will, since it opens an attempt only under the claim that was taken from it.
 async fn resume(desk: &Arc<Desk>, lease: Lease) -> Result<(), Error> {
-    let payment = match lease.point() {
-        Some(point) => {
-            let no = read_point(&point)?;
-            let mut reader = desk.reader().await?;
-            payments::find(on(&mut reader), &no).await?
-        }
-        None => None,
+    let Some((point, payment)) = desk.pointed(&lease).await? else {
+        return give_back(desk, lease).await;
     };
-    let Some(payment) = payment else { return give_back(desk, lease).await };
-    let created = desk.drive(payment).await?;
+    let created = match point {
+        Point::Own(_) => desk.drive(payment, true).await?,
+        // Its own request, or the sweep, goes on with it.
+        Point::Adopted(_) => desk.told(Some(payment), false),
+    };
     let response = api::create_answer(desk, created).await;
     if response.extensions().get() != Some(&Ended::Final) {
         // Not decided yet: the next sweep goes on.
@@ -61,7 +62,7 @@ async fn give_back(desk: &Arc<Desk>, lease: Lease) -> Result<(), Error> {
     lease.hand_on().await?;
     let by = Actor::parse("completer").map_err(Error::corrupt)?;
     let ruling = Ruling::NothingHappened { memory };
-    let why = "the request died before it wrote its payment down";
+    let why = "the request ended before it wrote a payment down";
     desk.hapax.settle(fence.id, fence.epoch, ruling, by, why).await?;
     Ok(())
 }

@@ -56,7 +56,7 @@ pub(super) async fn run(desk: Arc<Desk>, stop: CancellationToken) {
 /// Writes what waits.
 pub(crate) async fn flush(desk: &Desk) {
     if let Err(error) = write(desk).await {
-        tracing::warn!(error = %error, "requests were not written down");
+        tracing::warn!(error = &error as &dyn std::error::Error, "requests were not written down");
     }
 }
 

@@ -169,6 +169,36 @@ async fn an_answer_about_another_amount_books_nothing() {
     shop.becomes(&payment, "paid").await;
 }
 
+/// And on the path of a question about a trade that was given back whole at the channel.
+#[tokio::test]
+async fn an_answer_about_another_amount_gives_nothing_back() {
+    let stage = Setup::new().callbacks_only().open().await;
+    let shop = stage.shop();
+    for (order_id, amount) in [("less", 8870), ("more", 8890)] {
+        let payment = no(&shop.buy(order_id).await);
+        stage.channel.faults(json!({})).await;
+        stage.channel.pay(&payment).await;
+        shop.becomes(&payment, "paid").await;
+        stage.channel.lose_notices().await;
+        shop.refund(&payment, &format!("R_{order_id}"), "88.80").await.is(201);
+        // As if nobody had told us of any of this, and another amount had been asked for.
+        stage
+            .books
+            .run(format!(
+                "DELETE FROM pay_refunds; UPDATE pay_payments SET amount = {amount}, \
+                 status = 'waiting', refunded = 0, given_back = 0 WHERE payment_no = '{payment}'"
+            ))
+            .await;
+        let closing = shop.close(&payment).await.is(202);
+        assert_eq!(closing["status"], "closing", "{order_id}: a person must look");
+        let books = format!(
+            "SELECT concat_ws('|', status, given_back, refunded) FROM pay_payments \
+             WHERE payment_no = '{payment}'"
+        );
+        assert_eq!(stage.books.text(books).await, "closing|0|0", "{order_id}");
+    }
+}
+
 // Behaviour 10: whatever breaks before the commit, nothing is acknowledged and nothing is there.
 #[tokio::test]
 async fn success_is_answered_only_after_the_commit() {

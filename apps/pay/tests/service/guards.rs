@@ -192,6 +192,34 @@ async fn the_fence_alone_keeps_a_zombie_from_answering() {
     assert_eq!(both_attempts_speak(Arc::new(Unfenced(unfenced))).await, 2, "two answers");
 }
 
+/// A request is taken over and judged between the moment it chose its number and the moment it
+/// writes its attempt down, as if its process had been asleep for longer than the lease.
+#[tokio::test]
+async fn a_request_that_was_taken_over_opens_nothing() {
+    let stage = Setup::new().period("complete", "1h").open().await;
+    let shop = stage.shop();
+    // What the completer's ruling "nothing happened" leaves of a record.
+    stage
+        .books
+        .run(
+            "CREATE TRIGGER judge AFTER UPDATE OF checkpoint ON hapax_records \
+             WHEN NEW.state = 1 AND NEW.checkpoint IS NOT NULL BEGIN \
+             UPDATE hapax_records SET state = 4, epoch = epoch + 1, nonce = randomblob(16), \
+             prints = x'', checkpoint = NULL, reuse_at = 0 WHERE id = NEW.id; END",
+        )
+        .await;
+    let problem = shop.create("k1", &order("1001")).await.refused(503, "unavailable");
+    assert_eq!((&problem["retryable"], &problem["reuse_key"]), (&json!(true), &json!(true)));
+    assert_eq!(stage.books.count("pay_payments", "1").await, 0, "its key was given back");
+    assert_eq!(stage.channel.totals().await.trades, 0);
+    stage.books.run("DROP TRIGGER judge").await;
+    // The key is free, also for another request.
+    let mut other = order("1001");
+    other["amount"] = json!("1.00");
+    assert_eq!(shop.create("k1", &other).await.is(201)["amount"], "1.00");
+    assert_eq!(stage.books.count("pay_payments", "1").await, 1);
+}
+
 // ---- The fingerprint -------------------------------------------------------------------------
 
 /// What a key that was used for order 1001 says to a request for order 1002.

@@ -8,6 +8,8 @@ use crate::{
     stage::{Setup, Stage},
 };
 
+const QUERY: &str = "alipay.trade.query";
+
 /// A payment that is closed here while its code can still be paid by a buyer who is late.
 async fn closed(shop: &Shop, order_id: &str) -> String {
     let payment = no(&shop.buy(order_id).await);
@@ -60,6 +62,40 @@ async fn late_money_is_found_without_any_callback() {
     stage.channel.pay_late(&payment).await;
     shop.goes_back(&payment).await;
     stage.audit().await;
+}
+
+/// Behaviour 18: an outage of the channel that outlasts the watch hides no money.
+#[tokio::test]
+async fn the_watch_over_a_closed_payment_does_not_end_without_an_answer() {
+    let stage = setup().period("watch", "2s").open().await;
+    let shop = stage.shop();
+    let payment = closed(&shop, "1001").await;
+    stage.channel.break_silently(QUERY, json!("drop_request"), None).await;
+    stage.channel.pay_late(&payment).await;
+    soon_is("the watch is over", true, || async {
+        let left = "SELECT expires_at + 2000 - (SELECT now FROM hapax_now) FROM pay_payments";
+        stage.books.number(left).await < 0
+    })
+    .await;
+    let asked = stage.channel.calls(QUERY).await;
+    soon_is("it is asked on", true, || async { stage.channel.calls(QUERY).await > asked + 3 })
+        .await;
+    stage.channel.lose_notices().await;
+    shop.goes_back(&payment).await;
+    stage.audit().await;
+}
+
+/// The other end: an answer ends the watch, so that nothing is asked about for ever.
+#[tokio::test]
+async fn the_watch_over_a_closed_payment_ends_with_an_answer() {
+    let stage = setup().period("watch", "1500ms").open().await;
+    closed(&stage.shop(), "1001").await;
+    soon_is("nothing is due", 1, || async {
+        stage.books.count("pay_payments", "status = 'closed' AND next_check_at IS NULL").await
+    })
+    .await;
+    let after = "SELECT (SELECT now FROM hapax_now) - expires_at FROM pay_payments";
+    assert!(stage.books.number(after).await >= 1500, "not before its time");
 }
 
 // Behaviour 18, policy `reopen`.

@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
+    channel::Letter,
     clock::{soon, soon_is},
     shop::{Shop, no, order},
     stage::{Setup, Stage},
@@ -304,7 +305,7 @@ async fn a_refund_made_at_the_channel_itself_is_booked() {
     let shop = stage.shop();
     let payment = paid(&stage, &shop, "1001", "88.80").await;
     shop.benefits_become(&payment, "granted").await;
-    let letter = crate::channel::Letter::paid(&payment);
+    let letter = Letter::paid(&payment);
     let letter = letter.with("notify_id", "byhand").with("refund_fee", "80.00");
     assert!(stage.is_taken(letter.signed()).await);
     assert_eq!(shop.payment(&payment).await["refunded"], "80.00");
@@ -315,4 +316,80 @@ async fn a_refund_made_at_the_channel_itself_is_booked() {
         (shown["benefits"][0]["status"] == "granted").then_some(())
     })
     .await;
+}
+
+/// Sets a refund aside as a process would that died before it asked, or after.
+async fn set_aside(stage: &Stage, payment: &str, refund_no: &str, fen: u32, status: &str) {
+    let sql = format!(
+        "INSERT INTO pay_refunds (tenant, refund_no, payment_no, amount, currency, reason, origin, \
+         status, version, created_at) \
+         VALUES ('north', '{refund_no}', '{payment}', {fen}, 'CNY', '', 'merchant', '{status}', 1, \
+         0); \
+         UPDATE pay_payments SET reserved = reserved + {fen} WHERE payment_no = '{payment}'"
+    );
+    stage.books.run(sql).await;
+}
+
+async fn refund_status(stage: &Stage, refund_no: &str) -> String {
+    let sql = format!("SELECT status FROM pay_refunds WHERE refund_no = '{refund_no}'");
+    stage.books.text(sql).await
+}
+
+/// Who refunds by hand at the channel may choose a number that another payment's refund has here.
+#[tokio::test]
+async fn a_notice_about_one_payment_moves_no_refund_of_another() {
+    let stage = Setup::new().callbacks_only().open().await;
+    let shop = stage.shop();
+    let first = paid(&stage, &shop, "1001", "88.80").await;
+    let second = paid(&stage, &shop, "1002", "88.80").await;
+    for (status, total) in [("reserved", "8.80"), ("sent", "17.60")] {
+        set_aside(&stage, &second, status, 880, status).await;
+        let letter = Letter::paid(&first).with("notify_id", status).with("out_biz_no", status);
+        assert!(stage.is_taken(letter.with("refund_fee", total).signed()).await);
+        assert_eq!(refund_status(&stage, status).await, status, "nobody asked for it");
+        assert_eq!(shop.payment(&first).await["refunded"], total);
+    }
+    let shown = shop.payment(&second).await;
+    assert_eq!((&shown["refunded"], &shown["reserved"]), (&json!("0.00"), &json!("17.60")));
+    assert_eq!(stage.broken().await, []);
+}
+
+/// The same number by hand for less: what we asked for is not made by that.
+#[tokio::test]
+async fn a_notice_is_about_a_refund_only_if_its_total_covers_it() {
+    let stage = Setup::new().callbacks_only().open().await;
+    let shop = stage.shop();
+    let payment = paid(&stage, &shop, "1001", "88.80").await;
+    set_aside(&stage, &payment, "R1", 5000, "sent").await;
+    for (total, status) in [("49.99", "sent"), ("50.00", "done")] {
+        let letter = Letter::paid(&payment).with("notify_id", &total.replace('.', ""));
+        let letter = letter.with("out_biz_no", "R1").with("refund_fee", total);
+        assert!(stage.is_taken(letter.signed()).await);
+        assert_eq!(refund_status(&stage, "R1").await, status, "{total}");
+        assert_eq!(shop.payment(&payment).await["refunded"], total);
+    }
+    assert_eq!(stage.broken().await, []);
+}
+
+/// 30.00 by hand, 58.80 through us: the answer to the second tells of both.
+#[tokio::test]
+async fn the_total_of_a_refund_answer_is_believed_when_every_notice_is_lost() {
+    let stage = Setup::new().callbacks_only().open().await;
+    let shop = stage.shop();
+    let payment = paid(&stage, &shop, "1001", "88.80").await;
+    shop.benefits_become(&payment, "granted").await;
+    stage.channel.lose_notices().await;
+    shop.refund(&payment, "byhand", "30.00").await.is(201);
+    // As if the merchant had made it at the channel itself.
+    stage
+        .books
+        .run("DELETE FROM pay_refunds; UPDATE pay_payments SET refunded = 0, given_back = 0")
+        .await;
+    let made = shop.refund(&payment, "R1", "58.80").await.is(201);
+    assert_eq!((&made["status"], &made["amount"]), (&json!("done"), &json!("58.80")));
+    assert_eq!(stage.channel.trade(&payment).await.refunded_fen, 8880);
+    let shown = shop.payment(&payment).await;
+    assert_eq!(shown["refunded"], "88.80", "nothing is left");
+    shop.benefits_become(&payment, "revoked").await;
+    stage.audit().await;
 }

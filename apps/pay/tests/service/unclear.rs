@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::{
     clock::soon,
-    shop::{no, order},
+    shop::{Answer, Shop, no, order},
     stage::{Setup, Stage},
 };
 
@@ -114,4 +115,85 @@ async fn a_long_outage_of_the_channel_strands_no_key() {
     stage.channel.faults(json!({})).await;
     let answer = shop.settle("k", &order("1001")).await;
     assert_eq!(answer.status, 201, "{answer:?}");
+}
+
+/// Looks where a 202 points until the key is decided, and gives the answer.
+async fn follow(shop: &Shop, accepted: &Answer) -> Answer {
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let place = accepted.header("location").unwrap();
+    let replay = soon("the key is decided", || async {
+        let told = shop.get(place).await.is(200);
+        let status = told["status"].as_str().unwrap();
+        assert!(matches!(status, "running" | "processing" | "completed"), "{told}");
+        told["answer"]["replay"].as_str().map(str::to_owned)
+    })
+    .await;
+    shop.get(&replay).await
+}
+
+/// One key holds the order while the channel is slow, another one is told to wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_an_attempt_has_its_answer_and_opens_none() {
+    for (is_again, complete) in [(false, "20ms"), (true, "20ms"), (false, "1h"), (true, "1h")] {
+        let setup = Setup::new().callbacks_only().period("wait", "100ms");
+        let setup = setup.period("complete", complete);
+        let stage = setup.period("channel_timeout", "5s").open().await;
+        let shop = stage.shop();
+        let mut body = order("1001");
+        if is_again {
+            let before = no(&shop.buy("1001").await);
+            stage.channel.pay(&before).await;
+            shop.becomes(&before, "paid").await;
+            body["repurchase"] = json!(true);
+        }
+        let asked = stage.channel.calls(PRECREATE).await;
+        let slow = json!({"delay_answer": {"ms": 1500}});
+        stage.channel.break_calls(PRECREATE, slow, Some(1)).await;
+        let mut first = JoinSet::new();
+        let (there, same) = (shop.clone(), body.clone());
+        first.spawn(async move { there.create("k1", &same).await });
+        soon("the channel is asked", || async {
+            (stage.channel.calls(PRECREATE).await > asked).then_some(())
+        })
+        .await;
+        let waiting = shop.create("k2", &body).await;
+        assert_eq!(waiting.status, 202, "{waiting:?}");
+        let second = match complete {
+            "1h" => None,
+            _ => Some(follow(&shop, &waiting).await),
+        };
+        let payment = no(&first.join_next().await.unwrap().unwrap().is(201));
+        stage.channel.pay(&payment).await;
+        shop.becomes(&payment, "paid").await;
+
+        let repeat = shop.settle("k2", &body).await;
+        assert_eq!((repeat.status, no(&repeat.json())), (200, payment), "{is_again}, {complete}");
+        if let Some(second) = second {
+            assert!(repeat.is_replayed());
+            assert_eq!((second.status, second.body), (200, repeat.body));
+        }
+        let attempts = stage.books.count("pay_payments", "1").await;
+        assert_eq!(attempts, 1 + i64::from(is_again), "it was told to wait, not to buy again");
+        stage.audit().await;
+    }
+}
+
+/// The attempt that is waited for may also be one that nobody is at work on.
+#[tokio::test]
+async fn whoever_waits_for_a_channel_that_is_away_has_the_attempt_of_the_first() {
+    let stage = Setup::new().period("wait", "20ms").period("complete", "20ms").open().await;
+    let shop = stage.shop();
+    stage.channel.break_calls(PRECREATE, json!("drop_request"), None).await;
+    assert_eq!(shop.create("k1", &order("1001")).await.status, 202);
+    let number = stage.books.text("SELECT payment_no FROM pay_payments").await;
+    let waiting = shop.create("k2", &order("1001")).await;
+    assert_eq!(waiting.status, 202, "{waiting:?}");
+    soon("the completer took both up", || async {
+        let taken = stage.books.count("hapax_records", "attempts > 2").await;
+        (taken == 2).then_some(())
+    })
+    .await;
+    stage.channel.faults(json!({})).await;
+    let answer = follow(&shop, &waiting).await;
+    assert_eq!((answer.status, no(&answer.json())), (200, number));
 }

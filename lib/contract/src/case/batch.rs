@@ -1,6 +1,6 @@
 //! Many steps in one call.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     stage::{Stage, complete, doubt, granted, happened, nonce, prints, release, settle, value},
@@ -27,7 +27,7 @@ pub async fn answers_line_up_with_their_steps(subject: &dyn Subject) {
     for claim in held {
         stage.hold(&Claim { nonce: nonce(200), ..claim.clone() }).await;
     }
-    let steps = claims.iter().cloned().map(|claim| Step::Claim(Box::new(claim))).collect();
+    let steps = claims.iter().cloned().map(|claim| Step::Claim(Arc::new(claim))).collect();
     let mut answers = stage.send_all(steps).await.into_iter();
     for (claim, answer) in held.iter().zip(&mut answers) {
         let Answer::Found(found) = answer else { panic!("{:?} is held", claim.identity) };
@@ -81,7 +81,7 @@ pub async fn a_full_batch_is_taken(subject: &dyn Subject) {
     let stage = Stage::set(subject).await;
     let rows = std::cmp::min(stage.store().capabilities().batch_max.get(), BATCH);
     let claims = (0..rows).map(|row| stage.claim(&format!("row-{row}"), 1));
-    let steps = claims.map(|claim| Step::Claim(Box::new(claim))).collect();
+    let steps = claims.map(|claim| Step::Claim(Arc::new(claim))).collect();
     for answer in stage.send_all(steps).await {
         granted(answer);
     }
@@ -127,7 +127,7 @@ async fn pause() {
 /// Steps on distinct records, each with what must become of it.
 async fn poison_bed(stage: &Stage<'_>) -> Vec<(Step, &'static str)> {
     let hold = async |key: &str| stage.hold(&stage.claim(key, 1)).await;
-    let claim = |key: &str, serial| Step::Claim(Box::new(stage.claim(key, serial)));
+    let claim = |key: &str, serial| Step::Claim(Arc::new(stage.claim(key, serial)));
     let mut bed = Vec::new();
 
     hold("busy").await;
@@ -137,16 +137,16 @@ async fn poison_bed(stage: &Stage<'_>) -> Vec<(Step, &'static str)> {
     bed.push((claim("done", 2), "found"));
     let other = Claim { prints: prints("other"), ..stage.claim("mismatch", 2) };
     hold("mismatch").await;
-    bed.push((Step::Claim(Box::new(other)), "found"));
+    bed.push((Step::Claim(Arc::new(other)), "found"));
     bed.push((claim("fresh", 1), "granted"));
     hold("again").await;
     bed.push((claim("again", 1), "granted"));
     let blank = Claim { prints: Prints::NONE, ..stage.claim("no-prints", 1) };
-    bed.push((Step::Claim(Box::new(blank)), "granted"));
+    bed.push((Step::Claim(Arc::new(blank)), "granted"));
     let endless = hapax_core::Effect::Queryable { quiet: Duration::MAX };
     let endless = Claim { effect: endless, lease: Duration::MAX, ..stage.claim("endless", 1) };
     stage.hold(&endless).await;
-    bed.push((Step::Claim(Box::new(Claim { nonce: nonce(2), ..endless })), "found"));
+    bed.push((Step::Claim(Arc::new(Claim { nonce: nonce(2), ..endless })), "found"));
 
     let stale = Fence { epoch: Epoch::from_stored(i64::MIN), ..hold("oldest").await };
     bed.push((complete(stale, "stale"), "found"));

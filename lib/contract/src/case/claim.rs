@@ -174,7 +174,7 @@ pub async fn a_late_completion_and_a_take_over_have_one_winner(subject: &dyn Sub
 
     let mut races = JoinSet::new();
     for (serial, fence) in fences.into_iter().enumerate() {
-        let take_over = Box::new(stage.claim(&format!("late-{serial}"), 2));
+        let take_over = Arc::new(stage.claim(&format!("late-{serial}"), 2));
         let (left, right) = (Arc::clone(stage.store()), Arc::clone(stage.store()));
         races.spawn(async move {
             let completion = left.apply(vec![complete(fence, "late")]);
@@ -248,7 +248,7 @@ async fn race(stage: &Stage<'_>, claims: impl Iterator<Item = Claim>) -> Vec<(Cl
         let (store, start) = (Arc::clone(stage.store()), Arc::clone(&start));
         racers.spawn(async move {
             start.wait().await;
-            let mut answers = store.apply(vec![Step::Claim(Box::new(claim.clone()))]).await;
+            let mut answers = store.apply(vec![Step::Claim(Arc::new(claim.clone()))]).await;
             (claim, answers.remove(0))
         });
     }

@@ -1,5 +1,7 @@
 //! What is kept, is kept exactly.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::{
@@ -142,7 +144,7 @@ pub async fn a_look_changes_nothing(subject: &dyn Subject) {
         .into_iter()
         .map(|found| found.unwrap_or_else(|fault| panic!("a look failed: {fault:?}")).record)
         .collect();
-    let held_record = Some(Box::new(before.clone()));
+    let held_record = Some(Arc::new(before.clone()));
     assert_eq!(records, [None, held_record.clone(), None, held_record]);
     assert!(stage.store().look(Vec::new()).await.is_empty());
     assert_eq!(stage.look(absent).await.record, None);

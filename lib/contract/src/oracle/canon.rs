@@ -1,6 +1,6 @@
 //! Traces that can be compared: epochs as ranks, times as beats, reusable records as absent.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hapax_core::{
     Epoch, Grant, Id, Record, State, Timestamp, millis,
@@ -77,7 +77,7 @@ impl Canon {
             Err(broke) => return broke,
         };
         let record = found.record.filter(|record| !record.is_reusable(found.now));
-        let record = record.map(|record| Box::new(self.record(*record)));
+        let record = record.map(|record| Arc::new(self.record(Arc::unwrap_or_clone(record))));
         match record {
             Some(record) if record.identity.id() != id => {
                 Said::Broke("it found the record of another id".to_owned())

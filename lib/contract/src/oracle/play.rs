@@ -135,7 +135,7 @@ impl<'a> Player<'a> {
         Some(match op {
             Op::Claim { key, nonce: serial, request, lease, effect, attempts_max } => {
                 let identity = identity(*key);
-                Step::Claim(Box::new(Claim {
+                Step::Claim(Arc::new(Claim {
                     id: identity.id(),
                     identity,
                     nonce: nonce(*serial),

@@ -56,7 +56,7 @@ fn claim(key: &str) -> (Id, Step) {
         attempts_max: 1,
         caller: Actor::parse("tester").unwrap(),
     };
-    (claim.id, Step::Claim(Box::new(claim)))
+    (claim.id, Step::Claim(Arc::new(claim)))
 }
 
 async fn is_there(store: &dyn Store, id: Id) -> bool {

@@ -3,9 +3,9 @@
 //! Invariant: a claim that was granted is never lost. If its caller goes away before it holds
 //! the lease, the claim is taken back (`a_caller_that_goes_away_leaves_no_claim`).
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 
 use super::{
     Shared,
@@ -91,7 +91,8 @@ impl Call {
             Busy::Wait(longest) => longest,
         };
         let give_up_at = shared.clock.now() + patience;
-        let mut attempt = Attempt { call: self, claim: self.claim(Nonce::random()?), give_up_at };
+        let mut attempt =
+            Attempt { call: self, claim: Arc::new(self.claim(Nonce::random()?)), give_up_at };
         for _ in 0..ROUNDS_MAX {
             let begun = match shared.flights.join(self.id) {
                 Place::Lead(seat) => return attempt.lead(seat).await,
@@ -109,7 +110,7 @@ impl Call {
 /// A call on its way, with its claim and its patience.
 struct Attempt<'a> {
     call: &'a Call,
-    claim: Claim,
+    claim: Arc<Claim>,
     give_up_at: std::time::Instant,
 }
 
@@ -139,7 +140,7 @@ impl Attempt<'_> {
                 Decision::Run(_) | Decision::Verify(_) | Decision::Spent => {
                     if !look_first {
                         rounds += 1;
-                        self.claim.nonce = Nonce::random()?;
+                        Arc::make_mut(&mut self.claim).nonce = Nonce::random()?;
                     }
                     if rounds >= ROUNDS_MAX {
                         return Err(Error::new(Kind::Unavailable, "claim a record that changes"));
@@ -161,9 +162,9 @@ impl Attempt<'_> {
     }
 
     /// Waits for what the leader sees. `None`: the flight ended without an answer for us.
-    async fn follow(&self, mut follower: Follower) -> Option<Begin> {
+    async fn follow(&self, follower: Follower) -> Option<Begin> {
         loop {
-            let sight = follower.sight.borrow_and_update().clone();
+            let (sight, changed) = follower.sight();
             let decision = sight.found.as_ref().map(|found| decide(found, &self.claim));
             match decision {
                 Some(Decision::Replay(outcome)) => return Some(Begin::Replay(outcome)),
@@ -190,8 +191,7 @@ impl Attempt<'_> {
             };
             let over = self.shared().clock.sleep(patience);
             // Both may be dropped: the sight is a value, not a queue.
-            let changed = std::pin::pin!(follower.sight.changed());
-            if let futures_util::future::Either::Right(_) = select(changed, over).await {
+            if let Either::Right(_) = select(pin!(changed), over).await {
                 return Some(Begin::Busy { retry_after: POLL_MAX });
             }
         }
@@ -212,12 +212,12 @@ impl Attempt<'_> {
     /// one lease, and the second half belongs to the answer.
     async fn send(&self) -> Result<Sent, Error> {
         let shared = self.shared();
-        let mut pending = Pending { claim: Some(self.claim.clone()), shared };
+        let mut pending = Pending { claim: Some(Arc::clone(&self.claim)), shared };
         let give_up_at = shared.clock.now() + self.claim.lease / 2;
         let mut pauses = super::backoff(self.claim.lease);
         let mut in_doubt = false;
         loop {
-            let step = Step::Claim(Box::new(self.claim.clone()));
+            let step = Step::Claim(Arc::clone(&self.claim));
             let fault = match super::only(shared.store.apply(vec![step]).await) {
                 Answer::Granted(grant) => {
                     pending.claim = None;
@@ -261,7 +261,7 @@ enum Sent {
 
 /// A claim whose answer has not come. Dropped like that, it is asked for again and released.
 struct Pending<'a> {
-    claim: Option<Claim>,
+    claim: Option<Arc<Claim>>,
     shared: &'a Arc<Shared>,
 }
 
@@ -278,11 +278,11 @@ impl Drop for Pending<'_> {
 /// Nobody holds this claim and nobody began its work: if it was granted, it is released.
 ///
 /// Tries for one lease; a claim that is left then lapses by itself, and its class decides.
-async fn take_back(shared: &Shared, claim: Claim) {
+async fn take_back(shared: &Shared, claim: Arc<Claim>) {
     let memory = claim.lease;
     let give_up_at = shared.clock.now() + claim.lease;
     for pause in super::backoff(claim.lease) {
-        let step = Step::Claim(Box::new(claim.clone()));
+        let step = Step::Claim(Arc::clone(&claim));
         match super::only(shared.store.apply(vec![step]).await) {
             Answer::Granted(grant) => {
                 let fence = Fence { id: claim.id, epoch: grant.epoch, nonce: claim.nonce };

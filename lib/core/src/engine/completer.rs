@@ -60,7 +60,10 @@ impl Completer {
     pub async fn run(self, stop: CancellationToken) {
         loop {
             if let Err(error) = self.sweep().await {
-                tracing::warn!(error = %error, "a sweep for abandoned operations failed");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a sweep for abandoned operations failed"
+                );
             }
             // A sweep is over before this: dropping either side loses nothing.
             let pause = self.hapax.shared.clock.sleep(self.period);
@@ -123,7 +126,10 @@ impl Completer {
                     // Somebody else has it, or it waits for its quiet time or for a person.
                     Ok(_) => {}
                     Err(error) => {
-                        tracing::warn!(error = %error, "an abandoned record was not claimed");
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "an abandoned record was not claimed"
+                        );
                     }
                 }
             }

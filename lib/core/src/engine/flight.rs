@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::{id::Id, store::Found};
 
@@ -31,9 +31,19 @@ pub(super) struct Flights {
     followers: Arc<AtomicUsize>,
 }
 
+#[derive(Default)]
 struct Flight {
-    sight: watch::Sender<Sight>,
+    sight: Mutex<Sight>,
+    changed: Notify,
     followers: AtomicUsize,
+}
+
+impl Flight {
+    fn show(&self, change: impl FnOnce(&mut Sight)) {
+        // Assigning leaves nothing half done.
+        change(&mut self.sight.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_waiters();
+    }
 }
 
 /// What the leader has seen so far.
@@ -65,8 +75,7 @@ impl Flights {
         let mut shard = self.shard(id);
         match shard.entry(id) {
             hash_map::Entry::Vacant(vacant) => {
-                let sight = watch::Sender::new(Sight::default());
-                let flight = Arc::new(Flight { sight, followers: AtomicUsize::new(0) });
+                let flight = Arc::<Flight>::default();
                 vacant.insert(Arc::clone(&flight));
                 Place::Lead(Seat(Exit { flights: Arc::clone(self), flight, id }))
             }
@@ -80,7 +89,6 @@ impl Flights {
                 flight.followers.fetch_add(1, Ordering::Relaxed);
                 self.followers.fetch_add(1, Ordering::Relaxed);
                 Place::Follow(Follower {
-                    sight: flight.sight.subscribe(),
                     flight: Arc::clone(flight),
                     all: Arc::clone(&self.followers),
                 })
@@ -103,7 +111,7 @@ pub(super) struct Seat(Exit);
 impl Seat {
     /// Shows the followers what the store said.
     pub(super) fn publish(&self, found: Found) {
-        self.0.flight.sight.send_modify(|sight| sight.found = Some(found));
+        self.0.flight.show(|sight| sight.found = Some(found));
     }
 
     /// Whether anybody would see it.
@@ -140,16 +148,24 @@ impl Exit {
             shard.remove(&self.id);
         }
         drop(shard);
-        self.flight.sight.send_modify(|sight| sight.has_ended = true);
+        self.flight.show(|sight| sight.has_ended = true);
     }
 }
 
 /// A follower's place; given back when dropped.
 pub(super) struct Follower {
-    /// What the leader sees.
-    pub(super) sight: watch::Receiver<Sight>,
     flight: Arc<Flight>,
     all: Arc<AtomicUsize>,
+}
+
+impl Follower {
+    /// What the leader sees now, and the future of the next change.
+    pub(super) fn sight(&self) -> (Sight, impl Future<Output = ()>) {
+        // In this order no change falls in between.
+        let changed = self.flight.changed.notified();
+        let sight = self.flight.sight.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (sight, changed)
+    }
 }
 
 impl Drop for Follower {
@@ -196,9 +212,11 @@ mod tests {
     async fn followers_of_a_leader_that_vanished_go_on() {
         let (flights, id) = (Arc::new(Flights::new()), Id::from_stored([7; 32]));
         let seat = flights.join(id);
-        let Place::Follow(mut follower) = flights.join(id) else { panic!("the second follows") };
+        let Place::Follow(follower) = flights.join(id) else { panic!("the second follows") };
+        let (sight, changed) = follower.sight();
+        assert!(!sight.has_ended);
         drop(seat);
-        follower.sight.changed().await.unwrap();
-        assert!(follower.sight.borrow().has_ended);
+        changed.await;
+        assert!(follower.sight().0.has_ended);
     }
 }

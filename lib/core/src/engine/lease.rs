@@ -24,7 +24,7 @@ use crate::{
     error::{Error, Kind},
     outcome::Outcome,
     record::{Class, Epoch, Fence, Record, Retention, State},
-    store::{Answer, Found, Step},
+    store::{self, Answer, Found, Step},
     time::Timestamp,
 };
 
@@ -151,16 +151,16 @@ impl fmt::Debug for Work {
 /// held for a person, since nobody can know what was done.
 #[must_use = "a lease that is dropped is handed on as if its holder had died"]
 pub struct Lease {
-    work: Work,
-    held: Option<Box<Held>>,
+    held: Box<Held>,
 }
 
-/// What makes a lease live.
+/// What makes a lease live. Dropped while it is live, it hands the attempt on.
 pub(super) struct Held {
     work: Work,
     /// The record as it was granted, for those who wait in this process.
-    record: Record,
+    record: Arc<Record>,
     seat: Option<Seat>,
+    /// The watch over it. Without one it is not live: its last word is being said elsewhere.
     ticket: Option<Ticket>,
     granted_at: Instant,
 }
@@ -169,22 +169,18 @@ impl Lease {
     /// Takes the grant under watch and shows it to those who wait in this process.
     pub(super) fn new(work: Work, record: Record, seat: Seat, sent_at: Instant) -> Self {
         let now = work.0.grant.now;
-        seat.publish(Found { record: Some(Box::new(record.clone())), now });
+        let record = Arc::new(record);
+        seat.publish(Found { record: Some(Arc::clone(&record)), now });
         let granted_at = work.0.shared.clock.now();
-        let mut held = Box::new(Held {
-            work: work.clone(),
-            record,
-            seat: Some(seat),
-            ticket: None,
-            granted_at,
-        });
+        let seat = Some(seat);
+        let mut held = Box::new(Held { work, record, seat, ticket: None, granted_at });
         held.watch(sent_at);
-        Self { work, held: Some(held) }
+        Self { held }
     }
 
     /// What the work needs to know; it may keep it while the lease is elsewhere.
     pub fn work(&self) -> Work {
-        self.work.clone()
+        self.held.work.clone()
     }
 
     /// Stores the outcome and closes the record.
@@ -193,7 +189,7 @@ impl Lease {
     /// [`Kind::Fenced`] if another attempt has taken over; the outcome is then discarded.
     /// [`Kind::Unsure`] if the store did not confirm in time; it is tried on in the background.
     pub async fn complete(self, outcome: Outcome) -> Result<(), Error> {
-        let (fence, retention) = (self.fence(), self.work.retention());
+        let (fence, retention) = (self.fence(), self.held.work.retention());
         self.end(Step::Complete { fence, outcome, retention }).await
     }
 
@@ -206,9 +202,9 @@ impl Lease {
     /// # Errors
     /// As [`complete`](Self::complete).
     pub async fn release(self) -> Result<(), Error> {
-        let (fence, memory) = (self.fence(), self.work.lease());
+        let (fence, memory) = (self.fence(), self.held.work.lease());
         let step = match (self.class(), self.attempt()) {
-            (Class::Keyed, 2..) => hand_on(&self.work),
+            (Class::Keyed, 2..) => hand_on(&self),
             _ => Step::Release { fence, memory },
         };
         self.end(step).await
@@ -230,34 +226,34 @@ impl Lease {
     /// # Errors
     /// As [`complete`](Self::complete).
     pub async fn hand_on(self) -> Result<(), Error> {
-        let step = hand_on(&self.work);
+        let step = hand_on(&self);
         self.end(step).await
+    }
+
+    /// Ends an attempt whose effect nobody knows, as its class says; `why` is for the operator.
+    ///
+    /// What can safely be done again is [handed on](Self::hand_on), everything else is in
+    /// [doubt](Self::doubt).
+    ///
+    /// # Errors
+    /// As [`complete`](Self::complete).
+    pub async fn unknown(self, why: impl Into<String>) -> Result<(), Error> {
+        match self.class() {
+            Class::Transactional | Class::Keyed => self.hand_on().await,
+            Class::Queryable | Class::Opaque => self.doubt(why).await,
+        }
     }
 
     /// Stops the renewals: the transaction at hand ends with the fenced write.
     pub fn seal(mut self) -> Sealing {
-        let mut held = self.held.take();
-        if let Some(held) = &mut held {
-            held.unwatch();
-        }
-        Sealing { held }
+        self.held.unwatch();
+        Sealing { held: self.held }
     }
 
     async fn end(mut self, step: Step) -> Result<(), Error> {
-        let Some(mut held) = self.held.take() else { return Ok(()) };
-        held.unwatch();
-        let ending = Ending { work: Some((held, step)) };
+        self.held.unwatch();
+        let ending = Ending { work: Some((self.held, step)) };
         ending.run().await
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(mut held) = self.held.take() {
-            held.unwatch();
-            let step = hand_on(&held.work);
-            drop(Ending { work: Some((held, step)) });
-        }
     }
 }
 
@@ -265,13 +261,13 @@ impl std::ops::Deref for Lease {
     type Target = Work;
 
     fn deref(&self) -> &Work {
-        &self.work
+        &self.held.work
     }
 }
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({:?})", self.work)
+        write!(f, "Lease({:?})", self.held.work)
     }
 }
 
@@ -302,10 +298,17 @@ impl Held {
         }));
     }
 
-    fn unwatch(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.shared().watchdog.forget(ticket);
-        }
+    /// Whether it was live until now.
+    fn unwatch(&mut self) -> bool {
+        let ticket = self.ticket.take();
+        ticket.iter().for_each(|ticket| self.shared().watchdog.forget(*ticket));
+        ticket.is_some()
+    }
+
+    /// Tells those who wait in this process what a transaction committed.
+    fn sealed(&mut self, outcome: Outcome, now: Timestamp) {
+        let (fence, retention) = (self.work.fence(), self.work.retention());
+        self.publish(&Step::Complete { fence, outcome, retention }, fence.epoch, now);
     }
 
     /// Tells those who wait in this process how it ended.
@@ -324,28 +327,26 @@ impl Held {
         self.work.observe(&event);
         let Some(seat) = self.seat.take().filter(Seat::has_followers) else { return };
         if let Step::Complete { outcome, retention, .. } = step {
-            let record = completed(self.record.clone(), outcome, *retention, epoch, now);
-            seat.publish(Found { record: Some(Box::new(record)), now });
+            let mut record = Record { epoch, ..Record::clone(&self.record) };
+            store::complete(&mut record, outcome, *retention, now);
+            seat.publish(Found { record: Some(Arc::new(record)), now });
         }
     }
 }
 
-fn completed(
-    record: Record,
-    outcome: &Outcome,
-    retention: Retention,
-    epoch: Epoch,
-    now: Timestamp,
-) -> Record {
-    Record {
-        state: State::Completed,
-        epoch,
-        outcome: Some(outcome.clone()),
-        checkpoint: None,
-        completed_at: Some(now),
-        expires_at: retention.expires_at(now),
-        reuse_at: retention.reuse_at(now),
-        ..record
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.unwatch() {
+            let step = hand_on(&self.work);
+            let held = Self {
+                work: self.work.clone(),
+                record: Arc::clone(&self.record),
+                seat: self.seat.take(),
+                ticket: None,
+                granted_at: self.granted_at,
+            };
+            drop(Ending { work: Some((Box::new(held), step)) });
+        }
     }
 }
 
@@ -426,52 +427,44 @@ async fn persist(mut held: Box<Held>, step: Step) -> Result<(), Error> {
 /// and the class decides. It is never blindly released.
 #[must_use = "say whether the transaction committed"]
 pub struct Sealing {
-    held: Option<Box<Held>>,
+    held: Box<Held>,
 }
 
 impl Sealing {
     /// The fence that the conditional write compares.
-    pub fn fence(&self) -> Option<Fence> {
-        self.held.as_ref().map(|held| held.work.fence())
+    pub fn fence(&self) -> Fence {
+        self.held.work.fence()
     }
 
     /// How long the outcome answers repeats.
-    pub fn retention(&self) -> Option<Retention> {
-        self.held.as_ref().map(|held| held.work.retention())
+    pub fn retention(&self) -> Retention {
+        self.held.work.retention()
     }
 
     /// The transaction committed with this outcome at the store's `now`.
     pub fn committed(mut self, outcome: Outcome, now: Timestamp) {
-        if let Some(mut held) = self.held.take() {
-            let (fence, retention) = (held.work.fence(), held.work.retention());
-            let step = Step::Complete { fence, outcome, retention };
-            held.publish(&step, fence.epoch, now);
-        }
+        self.held.sealed(outcome, now);
     }
 
     /// The conditional write found another attempt's fence.
-    pub fn fenced(mut self) -> Error {
-        let fenced = |held: Box<Held>| held.work.fenced("seal the transaction");
-        self.held.take().map_or_else(|| Error::new(Kind::Fenced, "seal the transaction"), fenced)
+    pub fn fenced(self) -> Error {
+        self.held.work.fenced("seal the transaction")
     }
 
     /// The transaction surely did not commit: the lease goes on, if it has not lapsed.
-    pub fn rolled_back(mut self) -> Option<Lease> {
-        let mut held = self.held.take()?;
-        let sent_at = held.shared().clock.now();
+    pub fn rolled_back(mut self) -> Lease {
+        let sent_at = self.held.shared().clock.now();
         // The lease is renewed at once, since no renewal ran while the transaction did.
-        held.watch(sent_at.checked_sub(held.work.lease() / 2).unwrap_or(sent_at));
-        Some(Lease { work: held.work.clone(), held: Some(held) })
+        self.held.watch(sent_at.checked_sub(self.held.work.lease() / 2).unwrap_or(sent_at));
+        Lease { held: self.held }
     }
 
     /// The answer to COMMIT was lost: reads the record back by its nonce.
     ///
     /// # Errors
     /// [`Kind::Unsure`] if the store does not tell within one lease.
-    pub async fn resolve(mut self) -> Result<Resolved, Error> {
-        let Some(held) = self.held.take() else {
-            return Err(Error::new(Kind::Fenced, "read the commit back"));
-        };
+    pub async fn resolve(self) -> Result<Resolved, Error> {
+        let held = self.held;
         let clock = Arc::clone(&held.shared().clock);
         let give_up_at = clock.now() + held.work.lease();
         let mut pauses = super::backoff(held.work.lease());
@@ -512,17 +505,15 @@ fn judge(mut held: Box<Held>, found: Found) -> Resolved {
     let Some(record) = found.record.filter(|record| record.is_held_by(&held.work.fence())) else {
         return Resolved::Fenced(held.work.fenced("read the commit back"));
     };
-    match (record.state, record.outcome) {
+    match (record.state, record.outcome.clone()) {
         (State::Completed, Some(outcome)) => {
-            let (fence, retention) = (held.work.fence(), held.work.retention());
-            let step = Step::Complete { fence, outcome: outcome.clone(), retention };
-            held.publish(&step, fence.epoch, found.now);
+            held.sealed(outcome.clone(), found.now);
             Resolved::Committed(outcome)
         }
         (State::Claimed, _) => {
             let sent_at = held.shared().clock.now();
             held.watch(sent_at);
-            Resolved::RolledBack(Lease { work: held.work.clone(), held: Some(held) })
+            Resolved::RolledBack(Lease { held })
         }
         (State::Completed | State::Unknown | State::Open, _) => {
             Resolved::Fenced(held.work.fenced("read the commit back"))

@@ -9,6 +9,7 @@ mod flight;
 mod lease;
 mod observe;
 mod operation;
+mod owned;
 mod policy;
 mod run;
 mod settle;
@@ -29,6 +30,7 @@ pub use self::{
     lease::{Lease, Resolved, Sealing, Work},
     observe::{Happening, Observer, Unobserved},
     operation::{Call, Operation},
+    owned::Owned,
     policy::{ATTEMPTS_MAX, Busy, KEEP, LEASE, Policy},
     run::{End, Ran},
     settle::Ruled,

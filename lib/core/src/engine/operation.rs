@@ -2,10 +2,9 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use tokio::task::JoinHandle;
-
 use super::{
     Shared,
+    owned::Owned,
     policy::{Busy, Policy},
 };
 use crate::{
@@ -62,13 +61,12 @@ impl Operation {
         &self.shared.clock
     }
 
-    /// Runs `work` on a task that nobody drops; [`Hapax::drain`](super::Hapax::drain) waits for
-    /// it.
-    pub fn spawn<W>(&self, work: W) -> JoinHandle<W::Output>
-    where
-        W: Future<Output: Send> + Send + 'static,
-    {
-        self.shared.tasks.spawn(work)
+    /// Owns `work`: it is polled where its caller waits, and goes on if the caller goes away.
+    pub fn own<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Owned<T> {
+        Owned::begin(&self.shared.tasks, work)
     }
 
     /// The name that ids are made with: the oldest one.

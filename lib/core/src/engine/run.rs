@@ -14,7 +14,6 @@ use super::{
 use crate::{
     error::{Error, Kind},
     outcome::Outcome,
-    record::Class,
 };
 
 /// What the work says about itself.
@@ -128,13 +127,7 @@ where
             Ok(Ran::Fresh(answer))
         }
         Ok(End::NoEffect) => lease.release().await.map(|()| Ran::NoEffect),
-        Ok(End::Unknown(why)) => {
-            match lease.class() {
-                Class::Transactional | Class::Keyed => lease.hand_on().await?,
-                Class::Queryable | Class::Opaque => lease.doubt(why).await?,
-            }
-            Ok(Ran::Unknown)
-        }
+        Ok(End::Unknown(why)) => lease.unknown(why).await.map(|()| Ran::Unknown),
         // The lease is dropped here, as if its holder had died.
         Err(_) => Err(Error::new(Kind::Panicked, "run the work")),
     }

@@ -239,7 +239,10 @@ impl fmt::Debug for Turnstile {
 /// The work is done and its result stands, whatever becomes of the lock: it ends by itself.
 async fn give_back(guard: Guard) {
     if let Err(error) = guard.release().await {
-        tracing::warn!(error = %error, "a lock was not given back and ends by itself");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "a lock was not given back and ends by itself"
+        );
     }
 }
 

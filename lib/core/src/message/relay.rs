@@ -206,7 +206,10 @@ impl Relay {
                     stopped_within(&stop, office.clock(), PACE).await;
                 }
                 Err(fault) => {
-                    tracing::warn!(error = %fault, "the relay could not read its outbox");
+                    tracing::warn!(
+                        error = &fault as &dyn std::error::Error,
+                        "the relay could not read its outbox"
+                    );
                     office.see(&Happening::ClaimFailed);
                     let pause = office.relay.outage.pause(failures, random());
                     stopped_within(&stop, office.clock(), pause).await;
@@ -426,7 +429,10 @@ impl Office {
         for nth in 1..=WORDS_MAX {
             match tell().await {
                 Ok(was_held) => return was_held,
-                Err(fault) => tracing::warn!(error = %fault, "the outbox took no word"),
+                Err(fault) => tracing::warn!(
+                    error = &fault as &dyn std::error::Error,
+                    "the outbox took no word"
+                ),
             }
             self.clock().sleep(patience.pause(nth, random())).await;
         }

@@ -4,6 +4,8 @@
 //! at no clock: a lapsed lease permits a take-over, it does not revoke
 //! (`a_late_holder_completes_if_nobody_took_over` in the contract suite).
 
+use std::sync::Arc;
+
 use super::{Answer, Claim, Entry, Event, Found, Ruling, Step};
 use crate::{
     decide::{Decision, Grant, decide},
@@ -18,10 +20,10 @@ const NOTE_BYTES_MAX: usize = 255;
 
 /// Takes `step` on `record` at `now`: the record it leaves, the journal line, and the answer.
 pub fn apply(
-    record: Option<Box<Record>>,
+    record: Option<Arc<Record>>,
     step: &Step,
     now: Timestamp,
-) -> (Option<Box<Record>>, Option<Entry>, Answer) {
+) -> (Option<Arc<Record>>, Option<Entry>, Answer) {
     match step {
         Step::Claim(claim) => take(record, claim, now),
         Step::Settle { seen, ruling, .. } => match record {
@@ -40,13 +42,13 @@ pub fn apply(
     }
 }
 
-type Taken = (Option<Box<Record>>, Option<Entry>, Answer);
+type Taken = (Option<Arc<Record>>, Option<Entry>, Answer);
 
-fn found(record: Option<Box<Record>>, now: Timestamp) -> Taken {
+fn found(record: Option<Arc<Record>>, now: Timestamp) -> Taken {
     (record.clone(), None, Answer::Found(Found { record, now }))
 }
 
-fn applied(record: Box<Record>, entry: Option<Entry>, now: Timestamp) -> Taken {
+fn applied(record: Arc<Record>, entry: Option<Entry>, now: Timestamp) -> Taken {
     let epoch = record.epoch;
     (Some(record), entry, Answer::Applied { epoch, now })
 }
@@ -64,7 +66,7 @@ pub fn bounded_note(reason: &str) -> String {
     kept.collect()
 }
 
-fn take(record: Option<Box<Record>>, claim: &Claim, now: Timestamp) -> Taken {
+fn take(record: Option<Arc<Record>>, claim: &Claim, now: Timestamp) -> Taken {
     let seen = Found { record, now };
     let (Decision::Run(grant) | Decision::Verify(grant)) = decide(&seen, claim) else {
         return (seen.record.clone(), None, Answer::Found(seen));
@@ -76,12 +78,12 @@ fn take(record: Option<Box<Record>>, claim: &Claim, now: Timestamp) -> Taken {
         return (seen.record, None, Answer::Granted(grant));
     }
     let claimed = match seen.record {
-        Some(record) if grant.attempt > 1 => retake(*record, claim, &grant),
+        Some(record) if grant.attempt > 1 => retake(Arc::unwrap_or_clone(record), claim, &grant),
         _ => granted(claim, &grant),
     };
     let event = if grant.attempt > 1 { Event::Retaken } else { Event::Claimed };
     let line = entry(&claimed, event, &claim.caller, "", now);
-    (Some(Box::new(claimed)), Some(line), Answer::Granted(grant))
+    (Some(Arc::new(claimed)), Some(line), Answer::Granted(grant))
 }
 
 /// The record that a granted claim leaves where there was none.
@@ -125,40 +127,47 @@ fn is_owned(record: &Record, fence: &Fence, now: Timestamp) -> bool {
 
 /// A step of the current attempt. Each is legal from the states in which it still means
 /// something, and is a repeat in the state that it leaves.
-fn end(mut record: Box<Record>, step: &Step, now: Timestamp) -> Taken {
+fn end(mut shared: Arc<Record>, step: &Step, now: Timestamp) -> Taken {
+    let record = Arc::make_mut(&mut shared);
     match (step, record.state) {
         (Step::Renew { lease, .. }, State::Claimed) => {
             record.lease_until = now.plus(*lease);
-            applied(record, None, now)
+            applied(shared, None, now)
         }
         (Step::Checkpoint { point, .. }, State::Claimed) => {
             record.checkpoint = Some(point.clone());
-            applied(record, None, now)
+            applied(shared, None, now)
         }
         (Step::Complete { outcome, retention, .. }, State::Claimed | State::Unknown) => {
-            complete(&mut record, outcome, *retention, now);
-            let line = entry(&record, Event::Completed, &record.caller, "", now);
-            applied(record, Some(line), now)
+            complete(record, outcome, *retention, now);
+            let line = entry(record, Event::Completed, &record.caller, "", now);
+            applied(shared, Some(line), now)
         }
         (Step::Doubt { why, .. }, State::Claimed) => {
             record.state = State::Unknown;
             record.lease_until = now;
-            let line = entry(&record, Event::Doubted, &record.caller, why, now);
-            applied(record, Some(line), now)
+            let line = entry(record, Event::Doubted, &record.caller, why, now);
+            applied(shared, Some(line), now)
         }
         (Step::Release { memory, .. }, State::Claimed | State::Unknown) => {
-            let line = entry(&record, Event::Released, &record.caller, "", now);
-            open(&mut record, now.plus(*memory));
-            applied(record, Some(line), now)
+            let line = entry(record, Event::Released, &record.caller, "", now);
+            open(record, now.plus(*memory));
+            applied(shared, Some(line), now)
         }
         (Step::Complete { .. }, State::Completed)
         | (Step::Doubt { .. }, State::Unknown)
-        | (Step::Release { .. }, State::Open) => applied(record, None, now),
-        _ => found(Some(record), now),
+        | (Step::Release { .. }, State::Open) => applied(shared, None, now),
+        _ => found(Some(shared), now),
     }
 }
 
-fn complete(record: &mut Record, outcome: &Outcome, retention: Retention, now: Timestamp) {
+/// Closes the record with its answer.
+pub(crate) fn complete(
+    record: &mut Record,
+    outcome: &Outcome,
+    retention: Retention,
+    now: Timestamp,
+) {
     record.state = State::Completed;
     record.outcome = Some(outcome.clone());
     record.checkpoint = None;
@@ -193,16 +202,17 @@ fn may_settle(record: &Record, seen: Epoch, now: Timestamp) -> bool {
         }
 }
 
-fn settle(mut record: Box<Record>, ruling: &Ruling, step: &Step, now: Timestamp) -> Taken {
-    let Step::Settle { nonce, by, reason, .. } = step else { return found(Some(record), now) };
+fn settle(mut shared: Arc<Record>, ruling: &Ruling, step: &Step, now: Timestamp) -> Taken {
+    let Step::Settle { nonce, by, reason, .. } = step else { return found(Some(shared), now) };
+    let record = Arc::make_mut(&mut shared);
     record.epoch = Epoch::after(Some(record.epoch), now);
     record.nonce = *nonce;
     match ruling {
         Ruling::Completed { outcome, retention } => {
-            complete(&mut record, outcome, *retention, now);
+            complete(record, outcome, *retention, now);
         }
-        Ruling::NothingHappened { memory } => open(&mut record, now.plus(*memory)),
+        Ruling::NothingHappened { memory } => open(record, now.plus(*memory)),
     }
-    let line = entry(&record, Event::Settled, by, reason, now);
-    applied(record, Some(line), now)
+    let line = entry(record, Event::Settled, by, reason, now);
+    applied(shared, Some(line), now)
 }

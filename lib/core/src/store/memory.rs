@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    hash::BuildHasher,
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -14,7 +13,7 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, ready};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::{
     Answer, Capabilities, Durability, Entry, Fault, FaultKind, Found, Page, Reading, Scan, Sharing,
@@ -46,17 +45,16 @@ struct Shards {
     latest: AtomicI64,
     records: AtomicUsize,
     records_max: usize,
-    hasher: std::hash::RandomState,
 }
 
 struct Shard {
     cells: Mutex<Cells>,
-    changes: watch::Sender<()>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Cells {
-    records: HashMap<Id, Box<Record>>,
+    records: HashMap<Id, Arc<Record>>,
     reusable: BTreeSet<(Timestamp, Id)>,
     journal: VecDeque<(Id, Entry)>,
 }
@@ -69,14 +67,13 @@ impl MemoryStore {
 
     /// An empty store on `clock`, for at most `records_max` records.
     pub fn with(clock: Arc<dyn Clock>, records_max: usize) -> Self {
-        let shard = || Shard { cells: Mutex::default(), changes: watch::Sender::new(()) };
+        let shard = || Shard { cells: Mutex::default(), changed: Arc::default() };
         Self(Arc::new(Shards {
             shards: std::iter::repeat_with(shard).take(SHARDS).collect(),
             clock,
             latest: AtomicI64::new(0),
             records: AtomicUsize::new(0),
             records_max,
-            hasher: std::hash::RandomState::new(),
         }))
     }
 
@@ -111,11 +108,9 @@ impl Shards {
     }
 
     fn shard(&self, id: Id) -> &Shard {
-        let hash = self.hasher.hash_one(id);
-        #[expect(clippy::cast_possible_truncation, reason = "any bits of a hash will do")]
-        let index = hash as usize % self.shards.len();
+        let [first, ..] = id.as_bytes();
         #[expect(clippy::indexing_slicing, reason = "the index is a remainder of the length")]
-        &self.shards[index]
+        &self.shards[usize::from(*first) % self.shards.len()]
     }
 
     fn take(&self, step: &Step) -> Answer {
@@ -123,12 +118,13 @@ impl Shards {
         let shard = self.shard(id);
         let mut cells = shard.lock();
         let now = self.now();
-        let before = cells.records.get(&id);
+        let before = cells.records.remove(&id);
         if before.is_none() && matches!(step, Step::Claim(_)) && self.is_full() {
             return Answer::Away(Fault::new(FaultKind::Full, "the memory store holds its maximum"));
         }
-        let (old_reuse, existed) = (before.and_then(|record| record.reuse_at), before.is_some());
-        let (record, entry, answer) = apply(cells.records.remove(&id), step, now);
+        let old_reuse = before.as_ref().and_then(|record| record.reuse_at);
+        let existed = before.is_some();
+        let (record, entry, answer) = apply(before, step, now);
         if let Some(record) = record {
             cells.index(id, old_reuse, record.reuse_at);
             cells.records.insert(id, record);
@@ -139,7 +135,7 @@ impl Shards {
         if let Some(entry) = entry {
             cells.write(id, entry);
             drop(cells);
-            shard.changes.send_replace(());
+            shard.changed.notify_waiters();
         }
         answer
     }
@@ -234,13 +230,7 @@ impl Store for MemoryStore {
     }
 
     fn changed(&self, id: Id) -> BoxFuture<'static, ()> {
-        let mut changes = self.0.shard(id).changes.subscribe();
-        Box::pin(async move {
-            // The sender is gone only if the store is: then nothing changes any more.
-            if changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        })
+        Box::pin(Arc::clone(&self.0.shard(id).changed).notified_owned())
     }
 
     fn scan(&self, scan: Scan) -> BoxFuture<'static, Result<Page, Fault>> {

@@ -13,7 +13,7 @@ use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use futures_util::future::BoxFuture;
 
-pub(crate) use self::apply::granted;
+pub(crate) use self::apply::{complete, granted};
 pub use self::{
     apply::{apply, bounded_note},
     coalesce::Coalesce,

@@ -1,6 +1,6 @@
 //! The steps that change a record, and what a store says about them.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
@@ -40,7 +40,7 @@ pub struct Claim {
 #[non_exhaustive]
 pub enum Step {
     /// Takes the work if nobody has it, or if its holder is dead and the terms allow it.
-    Claim(Box<Claim>),
+    Claim(Arc<Claim>),
     /// Makes the lease end `lease` from the store's now; zero gives the work back for take-over.
     Renew {
         /// The attempt.
@@ -153,7 +153,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The record, if there is one.
-    pub record: Option<Box<Record>>,
+    pub record: Option<Arc<Record>>,
     /// The store's time.
     pub now: Timestamp,
 }

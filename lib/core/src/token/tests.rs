@@ -1,6 +1,6 @@
 //! Tokens through their public door.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 
@@ -59,13 +59,13 @@ fn issued(tokens: &Tokens, binding: &Binding, now: Timestamp) -> String {
     token(tokens, binding, now).as_str().to_owned()
 }
 
-fn record(state: State, lease_until: Timestamp) -> Box<Record> {
+fn record(state: State, lease_until: Timestamp) -> Arc<Record> {
     let identity = Identity::business(
         Tenant::parse("shop").unwrap(),
         OperationName::parse("payment.create").unwrap(),
         BusinessKey::of(&["1001"]).unwrap(),
     );
-    Box::new(Record {
+    Arc::new(Record {
         identity,
         terms: Effect::Transactional.terms(NOW),
         state,

@@ -116,7 +116,7 @@ impl Bench {
     }
 
     pub(crate) async fn record(&self, id: Id) -> Record {
-        *self.found(id).await.record.expect("there is a record")
+        Arc::unwrap_or_clone(self.found(id).await.record.expect("there is a record"))
     }
 
     pub(crate) async fn found(&self, id: Id) -> Found {

@@ -104,7 +104,7 @@ fn claim(serial: usize) -> Step {
         OperationName::parse("lane.op").unwrap(),
         BusinessKey::parse(&serial.to_string()).unwrap(),
     );
-    Step::Claim(Box::new(Claim {
+    Step::Claim(Arc::new(Claim {
         id: identity.id(),
         identity,
         nonce: Nonce::from_bytes([1; 16]),

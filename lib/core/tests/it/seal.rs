@@ -14,7 +14,7 @@ async fn a_commit_that_was_answered_shows_to_those_who_wait() {
     let bench = Bench::new();
     let operation = bench.declare(Effect::Transactional);
     let sealing = lease(call(&operation, "key")).await.seal();
-    let (fence, retention) = (sealing.fence().unwrap(), sealing.retention().unwrap());
+    let (fence, retention) = (sealing.fence(), sealing.retention());
     let mut waiter = Box::pin(call(&operation, "key").wait(LEASE).begin());
     assert!(futures_util::poll!(&mut waiter).is_pending());
     // The transaction commits its own write.
@@ -33,7 +33,7 @@ async fn a_lost_commit_is_read_back_by_its_nonce() {
     let operation = bench.declare(Effect::Transactional);
 
     let sealing = lease(call(&operation, "committed")).await.seal();
-    let (fence, retention) = (sealing.fence().unwrap(), sealing.retention().unwrap());
+    let (fence, retention) = (sealing.fence(), sealing.retention());
     let step = Step::Complete { fence, outcome: value("done"), retention };
     bench.memory.apply(vec![step]).await;
     let resolved = sealing.resolve().await.unwrap();
@@ -44,7 +44,7 @@ async fn a_lost_commit_is_read_back_by_its_nonce() {
     again.complete(value("second try")).await.unwrap();
 
     let sealing = lease(call(&operation, "taken")).await.seal();
-    let fence = sealing.fence().unwrap();
+    let fence = sealing.fence();
     bench.memory.apply(vec![Step::Renew { fence, lease: Duration::ZERO }]).await;
     let twin = bench.twin();
     let there = twin.declare(Effect::Transactional);
@@ -69,7 +69,7 @@ async fn a_seal_that_is_dropped_says_nothing() {
     let bench = Bench::new();
     let operation = bench.declare(Effect::Transactional);
     let sealing = lease(call(&operation, "key")).await.seal();
-    let id = sealing.fence().unwrap().id;
+    let id = sealing.fence().id;
     let before = bench.record(id).await;
     drop(sealing);
     bench.hapax.drain().await;

@@ -42,7 +42,7 @@ async fn nothing_is_renewed_after_the_end() {
             "drop" => drop(held),
             "seal" => drop(held.seal()),
             _ => {
-                let held = held.seal().rolled_back().unwrap();
+                let held = held.seal().rolled_back();
                 pass(LEASE).await;
                 held.complete(value("done")).await.unwrap();
             }
@@ -59,7 +59,7 @@ async fn nothing_is_renewed_after_the_end() {
 async fn a_lease_that_was_given_back_by_a_rollback_is_watched_again() {
     let bench = Bench::new();
     let operation = bench.declare(Effect::Transactional);
-    let held = lease(call(&operation, "key")).await.seal().rolled_back().unwrap();
+    let held = lease(call(&operation, "key")).await.seal().rolled_back();
     let before = bench.counted.count("renew");
     pass(Duration::from_millis(10)).await;
     assert_eq!(bench.counted.count("renew"), before + 1, "at once: none ran meanwhile");

@@ -1,15 +1,22 @@
 //! The status of an operation by its key, and the answers that point there.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use axum::Router;
 use tokio::task::JoinSet;
+use tower::ServiceExt;
 
 use crate::{
     site::{Plan, answer},
     wire::{Answer, Ask},
 };
-use hapax_core::{Busy, Effect, Principal, RequestKey, Tenant};
-use hapax_http::{BusyStatus, Ended, Idempotent, InFlight, MismatchStatus};
+use hapax_core::{
+    Begin, Busy, Effect, Hapax, Policy, Principal, RequestKey, Tenant, TestClock, Timestamp,
+    store::MemoryStore,
+};
+use hapax_http::{
+    BusyStatus, Caller, Ended, FromExtension, Idempotent, InFlight, MismatchStatus, StatusRoutes,
+};
 
 fn ask(key: &str) -> Ask {
     Ask::post("/work").by("shop/ann").key(key).json("{}")
@@ -130,6 +137,55 @@ async fn every_state_has_its_word() {
     drop(call.begin().await.unwrap());
     let told = status(site.address, "shop/ann", "dead").await.json();
     assert_eq!(told.get("status").unwrap(), "unknown");
+}
+
+/// Guards `StatusRoutes::completed` and `may_go_on`.
+#[tokio::test]
+async fn what_a_completer_goes_on_with_is_processing() {
+    let clock = Arc::new(TestClock::at(Timestamp::from_millis(1_790_000_000_000)));
+    let store = Arc::new(MemoryStore::with(clock.clone(), 10));
+    // A process whose clock stands still renews nothing.
+    let still = Arc::new(TestClock::at(Timestamp::from_millis(0)));
+    let hapax = Hapax::on(store).clock(still).build();
+    let window = Effect::Keyed { window: Duration::from_secs(100) };
+    let operations = [("keyed", window), ("opaque", Effect::Opaque), ("left", window)];
+    let operations = operations.map(|(name, effect)| {
+        hapax.declare(name, Policy::new(effect).lease(Duration::from_secs(1))).unwrap()
+    });
+    let [keyed, opaque, _] = &operations;
+    let routes = StatusRoutes::new(hapax.clone(), FromExtension);
+    let router: Router = routes.completed(keyed).completed(opaque).router();
+    let (tenant, principal) = (Tenant::parse("shop").unwrap(), Principal::parse("ann").unwrap());
+    let mut held = Vec::new();
+    for operation in &operations {
+        let key = RequestKey::parse("k-1").unwrap();
+        let call = operation.request(tenant.clone(), principal.clone(), key);
+        let Begin::Run(lease) = call.begin().await.unwrap() else { panic!("it is free") };
+        held.push(lease);
+    }
+    let told = async |name: &str, path: &str| {
+        let mut ask = http::Request::get(format!("/v1/operations/{name}/k-1{path}"))
+            .body(axum::body::Body::empty())
+            .unwrap();
+        ask.extensions_mut().insert(Caller::parse("shop", "ann").unwrap());
+        let answer = router.clone().oneshot(ask).await.unwrap();
+        let wait = answer.headers().get("retry-after").cloned();
+        let body = axum::body::to_bytes(answer.into_body(), 4096).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let word =
+            body.get("code").or_else(|| body.get("status")).unwrap().as_str().unwrap().to_owned();
+        (word, wait.is_some())
+    };
+    let says = |word: &str, waits| (word.to_owned(), waits);
+    assert_eq!(told("keyed", "").await, says("running", true));
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(told("keyed", "").await, says("processing", true));
+    assert_eq!(told("keyed", "/answer").await, says("in_progress", true));
+    assert_eq!(told("opaque", "").await, says("unknown", false), "nobody may go on with it");
+    assert_eq!(told("left", "").await, says("unknown", false), "nobody does");
+    assert_eq!(told("left", "/answer").await.0, "outcome_unknown");
+    clock.advance(Duration::from_secs(100));
+    assert_eq!(told("keyed", "").await, says("unknown", false), "its window is over");
 }
 
 /// Guards `Idempotent::still_at_work`.

@@ -105,7 +105,7 @@ impl<D: Dialect> Joined<D> {
                 Ok(Sealed { sql: self.sql, sealing })
             }
             Ok(None) => Err(Unsealed { error: sealing.fenced().into(), lease: None }),
-            Err(error) => Err(Unsealed { error, lease: sealing.rolled_back() }),
+            Err(error) => Err(Unsealed { error, lease: Some(sealing.rolled_back()) }),
         }
     }
 }
@@ -161,7 +161,7 @@ impl<D: Dialect> Sealed<D> {
                     Ok(())
                 }
                 Err(error) if error.kind() == Kind::Unsure => read_back(&sql, *sealing).await,
-                Err(error) => Err(Unsealed { error, lease: sealing.sealing.rolled_back() }),
+                Err(error) => Err(Unsealed { error, lease: Some(sealing.sealing.rolled_back()) }),
             }
         });
         finished(task.await)
@@ -176,7 +176,7 @@ impl<D: Dialect> Sealed<D> {
 
     /// The caller rolled the transaction back: the lease goes on, if it has not lapsed.
     pub fn rolled_back(mut self) -> Option<Lease> {
-        self.sealing.take()?.sealing.rolled_back()
+        Some(self.sealing.take()?.sealing.rolled_back())
     }
 }
 
@@ -186,7 +186,10 @@ impl<D: Dialect> Drop for Sealed<D> {
             let sql = self.sql.clone();
             self.sql.owned(async move {
                 if let Err(unsealed) = read_back(&sql, *sealing).await {
-                    tracing::warn!(error = %unsealed.error, "a seal was dropped without a commit");
+                    tracing::warn!(
+                        error = &unsealed.error as &dyn std::error::Error,
+                        "a seal was dropped without a commit"
+                    );
                 }
             });
         }
@@ -201,9 +204,9 @@ impl<D: Dialect> fmt::Debug for Sealed<D> {
 
 fn settle<D: Dialect>(sql: &Sql<D>, unanswered: Unanswered) {
     let Unanswered { sealing, outcome, now } = unanswered;
-    let id = sealing.fence().map(|fence| fence.id);
+    let id = sealing.fence().id;
     sealing.committed(outcome, now);
-    id.into_iter().for_each(|id| sql.hint(id));
+    sql.hint(id);
     sql.announce();
 }
 

@@ -1,6 +1,6 @@
 //! Reads: snapshots without a lock, on connections that cannot write.
 
-use std::future::ready;
+use std::{future::ready, sync::Arc};
 
 use futures_util::future::BoxFuture;
 
@@ -80,7 +80,7 @@ fn in_order(rows: Vec<Row>, count: usize) -> Result<Vec<Result<Found, Error>>, E
 fn found(mut row: Row) -> Result<Found, Error> {
     let now = row.time().map_err(Error::torn)?;
     let record = row.record().map_err(Error::torn)?;
-    Ok(Found { record: record.map(|(_, record)| Box::new(record)), now })
+    Ok(Found { record: record.map(|(_, record)| Arc::new(record)), now })
 }
 
 pub(super) async fn scan<D: Dialect>(sql: &Sql<D>, scan: &Scan) -> Result<Page, Error> {

@@ -170,7 +170,10 @@ async fn give_back(lease: Option<Lease>) {
         Class::Transactional => {
             if let Err(error) = lease.release().await {
                 // It lapses by itself.
-                tracing::warn!(error = %error, "a claim without effect was not given back");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a claim without effect was not given back"
+                );
             }
         }
         Class::Keyed | Class::Queryable | Class::Opaque => drop(lease),
@@ -276,19 +279,19 @@ where
         }
         Err(error) => {
             sql.rollback(tx).await;
-            return Committing::Failed(Failed::undone(error.into(), sealing.rolled_back()));
+            return Committing::Failed(Failed::undone(error.into(), Some(sealing.rolled_back())));
         }
     };
-    let id = sealing.fence().map(|fence| fence.id);
+    let id = sealing.fence().id;
     match sql.commit(tx).await {
         Ok(()) => {
             sealing.committed(outcome, now);
-            id.into_iter().for_each(|id| sql.hint(id));
+            sql.hint(id);
             sql.announce();
             Committing::Done(said)
         }
         Err(error) if error.kind() == Kind::Unsure => Committing::Unsure(sealing, said),
-        Err(error) => Committing::Failed(Failed::undone(error.into(), sealing.rolled_back())),
+        Err(error) => Committing::Failed(Failed::undone(error.into(), Some(sealing.rolled_back()))),
     }
 }
 

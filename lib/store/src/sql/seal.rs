@@ -39,9 +39,7 @@ pub(super) async fn seal<D: Dialect>(
     D::execute(conn, D::WITNESS_RELEASE, Vec::new())
         .await
         .map_err(|cause| Error::undone("find the transaction alive", cause))?;
-    let (Some(fence), Some(retention)) = (sealing.fence(), sealing.retention()) else {
-        return Ok(None);
-    };
+    let (fence, retention) = (sealing.fence(), sealing.retention());
     let now = clock::tick::<D>(conn).await?;
     let row = FencedRow::completion(&fence, outcome, retention, now);
     let mut is_ours = false;

@@ -181,7 +181,10 @@ impl<D: Dialect> Sql<D> {
     /// Rolls back. If even that fails the driver drops the connection's transaction by itself.
     pub(super) async fn rollback(&self, tx: Transaction<'static, <D as Dialect>::Db>) {
         if let Err(cause) = tx.rollback().await {
-            tracing::debug!(error = %cause, "a rollback was not answered");
+            tracing::debug!(
+                error = &cause as &dyn std::error::Error,
+                "a rollback was not answered"
+            );
         }
     }
 

@@ -104,7 +104,10 @@ impl<D: Dialect> Home<D> {
                     let mut tx = tx;
                     // Without it nothing would commit on this connection any more.
                     if let Err(cause) = D::take_back(&mut tx).await {
-                        tracing::debug!(error = %cause, "a late transaction was not taken back");
+                        tracing::debug!(
+                            error = &cause as &dyn std::error::Error,
+                            "a late transaction was not taken back"
+                        );
                     }
                     sql.rollback(tx).await;
                 });

@@ -1,5 +1,7 @@
 //! A row that the database refuses.
 
+use std::sync::Arc;
+
 use sqlx::Connection;
 
 use crate::stage::{Stage, claim, grant};
@@ -24,8 +26,8 @@ async fn a_poison_row_harms_only_itself() {
     let (_, held) = grant(&stage.sql, &claim("held", 9)).await;
     poison(&stage, "poison").await;
     let mut steps: Vec<_> =
-        (0..30).map(|serial| Step::Claim(Box::new(claim(&format!("good/{serial}"), 1)))).collect();
-    steps.push(Step::Claim(Box::new(claim("poison", 1))));
+        (0..30).map(|serial| Step::Claim(Arc::new(claim(&format!("good/{serial}"), 1)))).collect();
+    steps.push(Step::Claim(Arc::new(claim("poison", 1))));
     steps.push(Step::Renew { fence: held, lease: std::time::Duration::from_secs(60) });
     steps.sort_by_key(Step::id);
     let poisoned = claim("poison", 1).id;
@@ -63,7 +65,7 @@ async fn a_damaged_record_harms_only_itself() {
         }
     }
     let mut steps: Vec<_> =
-        ["held", "damaged"].map(|key| Step::Claim(Box::new(claim(key, 1)))).into();
+        ["held", "damaged"].map(|key| Step::Claim(Arc::new(claim(key, 1)))).into();
     steps.sort_by_key(Step::id);
     for (step, answer) in steps.iter().zip(stage.sql.apply(steps.clone()).await) {
         match answer {

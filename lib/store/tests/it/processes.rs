@@ -209,7 +209,7 @@ async fn fill_the_disk(file: &Path) {
     let mut kept = Vec::new();
     let refused = loop {
         let claim = claim(&kept.len().to_string(), 1);
-        match send(&sql, Step::Claim(Box::new(claim.clone()))).await {
+        match send(&sql, Step::Claim(Arc::new(claim.clone()))).await {
             Answer::Granted(_) => kept.push(claim),
             Answer::Away(_) | Answer::Unsure(_) => break claim,
             answer => panic!("{answer:?}"),
@@ -220,7 +220,7 @@ async fn fill_the_disk(file: &Path) {
     assert!(found.into_iter().all(|found| found.unwrap().record.is_some()), "none was lost");
     hear();
     // Room again: the same process goes on, and asks for what it was not sure about.
-    let answer = send(&sql, Step::Claim(Box::new(refused))).await;
+    let answer = send(&sql, Step::Claim(Arc::new(refused))).await;
     assert!(matches!(answer, Answer::Granted(_)), "{answer:?}");
     say("recovered");
 }

@@ -149,7 +149,7 @@ pub(crate) async fn send(store: &impl Store, step: Step) -> Answer {
 }
 
 pub(crate) async fn grant(store: &impl Store, claim: &Claim) -> (Grant, Fence) {
-    match send(store, Step::Claim(Box::new(claim.clone()))).await {
+    match send(store, Step::Claim(Arc::new(claim.clone()))).await {
         Answer::Granted(grant) => {
             let fence = Fence { id: claim.id, epoch: grant.epoch, nonce: claim.nonce };
             (grant, fence)

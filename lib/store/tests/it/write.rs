@@ -139,7 +139,7 @@ async fn steps_have_their_turn_between_two_writes() {
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
     // A renewal that comes after twenty writes waits for at most two of them.
-    let step = Step::Claim(Box::new(claim("1001", 1)));
+    let step = Step::Claim(Arc::new(claim("1001", 1)));
     let claiming = tokio::spawn({
         let sql = stage.sql.clone();
         async move { (send(&sql, step).await, sql.readers().num_idle()) }
@@ -169,7 +169,7 @@ async fn a_lock_of_another_process_is_waited_for() {
     });
     let claiming = tokio::spawn({
         let sql = stage.sql.clone();
-        async move { send(&sql, Step::Claim(Box::new(claim("1001", 1)))).await }
+        async move { send(&sql, Step::Claim(Arc::new(claim("1001", 1)))).await }
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!writing.is_finished() && !claiming.is_finished(), "somebody else writes");
@@ -191,7 +191,7 @@ async fn steps_on_a_database_that_stays_locked_are_away_and_then_work_again() {
     set.await.unwrap();
     let mut other = stage.connect().await;
     sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
-    let answer = send(&stage.sql, Step::Claim(Box::new(claim("1001", 1)))).await;
+    let answer = send(&stage.sql, Step::Claim(Arc::new(claim("1001", 1)))).await;
     assert!(matches!(answer, Answer::Away(_)), "{answer:?}");
     let order = stage.operation(Policy::new(Effect::Transactional));
     let error = order.business(tenant(), key("1001")).begin().await.unwrap_err();

@@ -11,7 +11,7 @@ pub(crate) const CHECKS: &[(&str, &str)] = &[
     ("a paid order is paid by exactly one attempt, which is no surplus", sql::PAID_BY_NO_ATTEMPT),
     ("a paid attempt pays its order or is surplus", sql::PAID_FOR_NOTHING),
     ("an order is closed only when no attempt can be paid any more", sql::CLOSED_TOO_EARLY),
-    ("surplus money has exactly one refund of its own", sql::SURPLUS_KEPT),
+    ("surplus money has exactly one refund of its own, which is not refused", sql::SURPLUS_KEPT),
     ("what is set aside is the sum of the refunds that are not over", sql::RESERVE_DIFFERS),
     ("what went back is the sum of the refunds that are done", sql::REFUNDED_DIFFERS),
     ("money that is kept has its benefits", sql::BENEFIT_MISSING),

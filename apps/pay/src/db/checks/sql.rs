@@ -48,11 +48,12 @@ pub(super) const SURPLUS_KEPT: &str = "\
 SELECT p.payment_no
 FROM pay_payments p
 WHERE p.surplus = 1
-    AND p.given_back < p.amount
+    AND max(p.refunded, p.given_back) < p.amount
     AND 1 <> (
         SELECT count(*)
         FROM pay_refunds r
         WHERE r.tenant = p.tenant AND r.payment_no = p.payment_no AND r.origin = 'auto'
+            AND r.status <> 'refused'
     )
 LIMIT ?1";
 

@@ -3,6 +3,8 @@
 //! The record changes only by the real [`apply`](hapax_core::store::apply()); a bend falsifies
 //! one step around it, to show that the search would find it.
 
+use std::sync::Arc;
+
 use stateright::{Model, Property};
 
 use super::world::{
@@ -287,7 +289,7 @@ impl Protocol {
         }
         let (mut after, _, mut answer) = store::apply(before.clone(), &step, now);
         if let (Some(after), Some(before)) = (&mut after, &before) {
-            self.bend_result(before, after, &mut answer);
+            self.bend_result(before, Arc::make_mut(after), &mut answer);
         }
         world.record = after.map(Kept);
         answer
@@ -342,12 +344,13 @@ impl Protocol {
         if self.bend == Bend::OpaqueIsRetaken
             && let Some(Kept(record)) = &mut world.record
         {
+            let record = Arc::make_mut(record);
             record.terms.retake_after = Some(std::time::Duration::ZERO);
             record.terms.class = hapax_core::Class::Transactional;
             let claim = store::Claim { effect: Effect::Transactional, ..claim };
-            return self.apply(world, &Step::Claim(Box::new(claim)));
+            return self.apply(world, &Step::Claim(Arc::new(claim)));
         }
-        let answer = self.apply(world, &Step::Claim(Box::new(claim.clone())));
+        let answer = self.apply(world, &Step::Claim(Arc::new(claim.clone())));
         if let Answer::Found(found) = &answer {
             world.spent |= decide(found, &claim) == Decision::Spent;
         }

@@ -2,6 +2,7 @@
 
 use std::{
     hash::{Hash, Hasher},
+    sync::Arc,
     sync::OnceLock,
     time::Duration,
 };
@@ -39,7 +40,7 @@ pub(super) struct World {
 
 /// A record as the real rule makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept(pub(super) Box<Record>);
+pub(super) struct Kept(pub(super) Arc<Record>);
 
 impl Hash for Kept {
     /// All that a later move can depend on in this model.

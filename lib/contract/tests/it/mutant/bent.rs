@@ -21,7 +21,7 @@ use hapax_core::{
 };
 
 /// What a step leaves, what is told about it, and the answer.
-pub(super) type Taken = (Option<Box<Record>>, Option<Entry>, Answer);
+pub(super) type Taken = (Option<Arc<Record>>, Option<Entry>, Answer);
 
 /// The one place in which a store is wrong.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(super) enum Bend {
     /// Nothing is wrong.
     None,
     /// A step does something else.
-    Take(fn(Option<Box<Record>>, &Step, Timestamp) -> Taken),
+    Take(fn(Option<Arc<Record>>, &Step, Timestamp) -> Taken),
     /// A purge takes something else.
     Purge(fn(&Record, Timestamp) -> bool),
     /// A purge takes more than it is told.
@@ -96,7 +96,7 @@ struct Cells {
 
 #[derive(Default)]
 struct Kept {
-    records: BTreeMap<Id, Box<Record>>,
+    records: BTreeMap<Id, Arc<Record>>,
     journal: Vec<(Id, Entry)>,
 }
 
@@ -108,12 +108,12 @@ impl Cells {
         if back { Timestamp::from_millis(wall.as_millis() - 1) } else { wall }
     }
 
-    fn read(&self, id: Id) -> Option<Box<Record>> {
+    fn read(&self, id: Id) -> Option<Arc<Record>> {
         self.kept.lock().unwrap().records.get(&id).cloned()
     }
 
     /// Takes a step on what was read, whatever became of it since.
-    fn take(&self, kept: &mut Kept, before: Option<Box<Record>>, step: &Step) -> Answer {
+    fn take(&self, kept: &mut Kept, before: Option<Arc<Record>>, step: &Step) -> Answer {
         let now = self.now();
         let (record, entry, answer) = match self.bend {
             Bend::Take(bent) => bent(before, step, now),

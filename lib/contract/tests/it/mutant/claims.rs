@@ -1,5 +1,7 @@
 //! Stores that are wrong about who gets the work.
 
+use std::sync::Arc;
+
 use super::{Bend, Lives, caught, with_record, with_result};
 use hapax_core::{
     Effect, Epoch, Nonce, Prints, State,
@@ -20,7 +22,7 @@ mutants! {
         let known = record.as_ref().is_some_and(|record| record.nonce == claim.nonce);
         let nonce = if known { Nonce::from_bytes([0xEE; 16]) } else { claim.nonce };
         let claim = Claim { nonce, ..Claim::clone(claim) };
-        store::apply(record, &Step::Claim(Box::new(claim)), now)
+        store::apply(record, &Step::Claim(Arc::new(claim)), now)
     }) => Find, [
         "the_same_nonce_is_granted_again",
         "the_same_nonce_is_granted_again_after_its_lease",
@@ -38,7 +40,7 @@ mutants! {
         if let (Step::Claim(claim), Answer::Granted(_), Some(record)) =
             (step, &answer, &mut record)
         {
-            record.lease_until = now.plus(claim.lease);
+            Arc::make_mut(record).lease_until = now.plus(claim.lease);
         }
         (record, entry, answer)
     }) => Find, ["the_same_nonce_is_granted_again"];
@@ -48,9 +50,9 @@ mutants! {
         let Step::Claim(claim) = step else { return store::apply(record, step, now) };
         let blank = Claim { prints: Prints::NONE, ..Claim::clone(claim) };
         let (mut record, entry, answer) =
-            store::apply(record, &Step::Claim(Box::new(blank)), now);
+            store::apply(record, &Step::Claim(Arc::new(blank)), now);
         if let (Answer::Granted(_), Some(record)) = (&answer, &mut record) {
-            record.prints = claim.prints;
+            Arc::make_mut(record).prints = claim.prints;
         }
         (record, entry, answer)
     }) => Find, ["another_request_is_a_mismatch", "either_of_two_prints_is_recognised"];
@@ -73,7 +75,7 @@ mutants! {
         if let (Answer::Granted(grant), Some(before), Some(record)) = (&answer, before, &mut after)
             && grant.attempt > 1
         {
-            record.epoch = before;
+            Arc::make_mut(record).epoch = before;
             let grant = hapax_core::Grant { epoch: before, ..grant.clone() };
             return (after, entry, Answer::Granted(grant));
         }
@@ -90,7 +92,7 @@ mutants! {
         if let (Step::Claim(_), Answer::Granted(grant), Some(_), Some(record)) =
             (step, &answer, &entry, &mut after)
         {
-            record.epoch = Epoch::after(None, now);
+            Arc::make_mut(record).epoch = Epoch::after(None, now);
             let grant = hapax_core::Grant { epoch: record.epoch, ..grant.clone() };
             return (after, entry, Answer::Granted(grant));
         }
@@ -116,7 +118,7 @@ mutants! {
         });
         let effect = if is_dead { Effect::Transactional } else { claim.effect };
         let claim = Claim { effect, ..Claim::clone(claim) };
-        store::apply(record, &Step::Claim(Box::new(claim)), now)
+        store::apply(record, &Step::Claim(Arc::new(claim)), now)
     }) => Find, ["the_stricter_class_wins_from_the_claim", "the_shorter_window_wins"];
 
     /// A dead attempt may be retaken although its receiver has forgotten the key.

@@ -1,5 +1,7 @@
 //! Stores that are wrong about how an attempt ends.
 
+use std::sync::Arc;
+
 use super::{Bend, Lives, caught, with_record, with_result};
 use hapax_core::{
     Fence, Nonce, Prints, State, Timestamp,
@@ -196,7 +198,7 @@ mutants! {
         if let (Step::Settle { .. }, Some(before), Some(record), Some(_)) =
             (step, record, &mut after, &entry)
         {
-            record.epoch = before.epoch;
+            Arc::make_mut(record).epoch = before.epoch;
             return (after, entry, Answer::Applied { epoch: before.epoch, now });
         }
         (after, entry, answer)

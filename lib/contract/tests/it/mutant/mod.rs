@@ -2,7 +2,10 @@
 //!
 //! Each mutant names the cases that must catch it, and says whether random lives alone find it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use self::bent::{Bend, Bent, Taken};
 use hapax_contract::{CASES, oracle};
@@ -65,13 +68,13 @@ fn caught(bend: Bend, cases: &[&str], lives: Lives) {
 
 /// Bends what a step finds, then takes it by the rule.
 fn with_record(
-    record: Option<Box<Record>>,
+    record: Option<Arc<Record>>,
     step: &Step,
     now: Timestamp,
     bend: impl FnOnce(&mut Record),
 ) -> Taken {
     let record = record.map(|mut record| {
-        bend(&mut record);
+        bend(Arc::make_mut(&mut record));
         record
     });
     store::apply(record, step, now)
@@ -79,7 +82,7 @@ fn with_record(
 
 /// Takes a step by the rule, then bends the record that it left if it changed something.
 fn with_result(
-    record: Option<Box<Record>>,
+    record: Option<Arc<Record>>,
     step: &Step,
     now: Timestamp,
     bend: impl FnOnce(Option<&Record>, &mut Record),
@@ -89,7 +92,7 @@ fn with_result(
     if after != before
         && let Some(after) = &mut after
     {
-        bend(before.as_deref(), after);
+        bend(before.as_deref(), Arc::make_mut(after));
     }
     (after, entry, answer)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -119,7 +120,7 @@ fn ms(millis: u64) -> Duration {
 /// What the pure rule keeps.
 #[derive(Default)]
 struct Oracle {
-    records: BTreeMap<Id, Box<Record>>,
+    records: BTreeMap<Id, Arc<Record>>,
     journal: BTreeMap<Id, Vec<Entry>>,
 }
 
@@ -146,7 +147,7 @@ impl Oracle {
         let id = identity.id();
         match step.clone() {
             Move::Claim { nonce, request, lease, effect, attempts_max } => {
-                Step::Claim(Box::new(Claim {
+                Step::Claim(Arc::new(Claim {
                     id,
                     identity: identity.clone(),
                     nonce: nonce_of(nonce),
