@@ -9,7 +9,7 @@
 //! | `db` | rows and statements |
 //! | `flow` | what happens between two transactions: ask the channel, wait, answer |
 //! | `work` | what the service does by itself: relay, completer, sweeps, purge |
-//! | `api` | the HTTP API |
+//! | `api`, `connections` | the HTTP API and its sockets |
 //! | [`operator`] | what an operator can see and do |
 //! | [`Service`] | all of it, opened from a [`Config`](config::Config) |
 #![warn(clippy::wildcard_enum_match_arm, clippy::float_arithmetic)]
@@ -19,6 +19,7 @@ pub mod beijing;
 pub mod benefit;
 pub mod channel;
 pub mod config;
+mod connections;
 mod db;
 mod error;
 mod flow;

@@ -20,10 +20,7 @@ use crate::{
     error::{Error, Kind},
     order::ChannelKind,
 };
-use hapax::Tenant;
-
-/// Shorter secrets can be guessed.
-const SECRET_BYTES_MIN: usize = 32;
+use hapax::{Tenant, token::check_secret};
 
 /// The stable subject under which a tenant's own back end uses keys; part of every id.
 pub const PRINCIPAL: &str = "merchant";
@@ -121,6 +118,11 @@ impl Merchants {
         self.by_name.get(tenant)
     }
 
+    /// Whether anybody has an account at this channel.
+    pub(crate) fn use_channel(&self, kind: ChannelKind) -> bool {
+        self.all.iter().any(|merchant| merchant.channel(kind).is_some())
+    }
+
     /// The merchant whose app this is.
     pub(crate) fn of_app(&self, app_id: &str) -> Option<&Arc<Merchant>> {
         self.by_app.get(app_id)
@@ -153,10 +155,10 @@ type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 impl Merchant {
     fn read(config: &Config, tenant: &config::Tenant, public_url: &str) -> Result<Self, Fault> {
-        let api_key = long_secret(config, &tenant.api_key_file)?;
+        let api_key = strong_secret(config, &tenant.api_key_file)?;
         let notices = match (&tenant.notice_url, &tenant.notice_secret_file) {
             (Some(url), Some(file)) => {
-                Some(NoticeTarget { url: url.clone(), secret: long_secret(config, file)? })
+                Some(NoticeTarget { url: url.clone(), secret: strong_secret(config, file)? })
             }
             _ => None,
         };
@@ -170,13 +172,11 @@ impl Merchant {
     }
 }
 
-fn long_secret(config: &Config, file: &std::path::Path) -> Result<SecretString, Fault> {
+fn strong_secret(config: &Config, file: &std::path::Path) -> Result<SecretString, Fault> {
     let path = config.resolve(file);
     let secret = read_secret(&path)?;
-    if secret.expose_secret().len() < SECRET_BYTES_MIN {
-        let path = path.display();
-        return Err(format!("the secret in {path} is shorter than 32 bytes").into());
-    }
+    check_secret(secret.expose_secret().as_bytes())
+        .map_err(|why| format!("the file {}: {why}", path.display()))?;
     Ok(secret)
 }
 

@@ -3,13 +3,7 @@
 //! Invariant: a shutdown takes no new request, finishes what has begun, and hands on what it
 //! cannot finish (`a_drained_service_leaves_no_running_request`).
 
-use std::{
-    future::{Future, IntoFuture},
-    net::SocketAddr,
-    num::NonZeroU32,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::Future, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -20,6 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     api::{self, App, Health},
     config::{Config, read_secret},
+    connections::{self, House},
     db,
     error::{Error, Kind},
     flow::Desk,
@@ -74,7 +69,7 @@ impl Service {
     /// Serves until `stop` completes, then drains.
     ///
     /// # Errors
-    /// [`Kind::System`] if the listener fails.
+    /// Those of the database and of the set-up of the workers, before anything is served.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
         let Self { app, listener, .. } = self;
         let (desk, health) = (Arc::clone(&app.desk), Arc::clone(&app.health));
@@ -82,8 +77,12 @@ impl Service {
         let (workers, stopping) = (TaskTracker::new(), CancellationToken::new());
         work::start(&desk, &workers, &stopping)?;
         let told = stopping.clone();
-        let router = api::router(app);
-        let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        let house = House {
+            router: api::router(app),
+            head_timeout: desk.config.periods.head_timeout.0,
+            clock: desk.hapax.clock(),
+        };
+        let serving = connections::serve(listener, house, async move {
             stop.await;
             health.drain();
             told.cancel();
@@ -95,13 +94,10 @@ impl Service {
             clock.sleep(drain).await;
         };
         // Connections that do not end within the drain are cut; their work is on tasks of its own.
-        let served = match select(serving.into_future(), std::pin::pin!(too_long)).await {
-            Either::Left((served, _)) => served,
-            Either::Right(((), _)) => Ok(()),
-        };
+        drop(select(Box::pin(serving), std::pin::pin!(too_long)).await);
         stopping.cancel();
         finish(&desk, &workers, run, drain).await;
-        served.map_err(|why| Error::system("serve", why))
+        Ok(())
     }
 }
 
@@ -169,7 +165,7 @@ fn create_policy(config: &Config) -> Policy {
     Policy::new(Effect::Keyed { window: CREATE_WINDOW })
         .lease(periods.lease.0)
         .retain(periods.keep.0, periods.grace.0)
-        .redelivery(std::cmp::min(periods.keep.0, Duration::from_secs(86_400)))
+        .redelivery(periods.redelivery.0)
         .busy(Busy::Wait(periods.wait.0))
         .attempts_max(attempts_max(periods.complete.0))
 }

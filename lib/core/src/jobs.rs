@@ -318,7 +318,11 @@ impl Runner {
             let asked_at = self.clock.now();
             let then = self.step(&stop).await.unwrap_or_else(|error| {
                 let job = self.plan.operation.name();
-                tracing::warn!(%job, error = &error as &dyn std::error::Error, "a job could not ask its store");
+                tracing::warn!(
+                    %job,
+                    error = &error as &dyn std::error::Error,
+                    "a job could not ask its store"
+                );
                 Then::Retry
             });
             self.failures = match then {
@@ -451,7 +455,11 @@ impl Runner {
         };
         if let Err(error) = told {
             let job = self.plan.operation.name();
-            tracing::warn!(%job, error = &error as &dyn std::error::Error, "a run did not end well");
+            tracing::warn!(
+                %job,
+                error = &error as &dyn std::error::Error,
+                "a run did not end well"
+            );
         }
         self.see(|operation| Happening::Failed { operation, due });
         Then::Retry

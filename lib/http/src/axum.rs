@@ -54,7 +54,10 @@ impl<S: Sync> OptionalFromRequestParts<S> for Idempotent {
 ///
 /// # #[derive(serde::Deserialize)]
 /// # struct Order { amount: u32 }
-/// async fn create(idempotent: Idempotent, Checked(Json(order)): Checked<Json<Order>>) -> StatusCode {
+/// async fn create(
+///     idempotent: Idempotent,
+///     Checked(Json(order)): Checked<Json<Order>>,
+/// ) -> StatusCode {
 ///     let _downstream_key = idempotent.child_key("charge");
 ///     if order.amount > 0 { StatusCode::CREATED } else { StatusCode::UNPROCESSABLE_ENTITY }
 /// }

@@ -138,7 +138,7 @@ impl Webhook {
 }
 
 /// What a status says: a receiver that is overloaded or behind a broken proxy is away, one that
-/// refuses this very message is not.
+/// refuses this very message is not. How long a refusal is borne is for the relay to say.
 fn judge(status: StatusCode) -> Result<(), SendError> {
     let why = format!("it answered with status {}", status.as_u16());
     match status.as_u16() {

@@ -144,6 +144,8 @@ fn periods() -> Periods {
         purge: ms(1_000),
         resend: ms(200),
         resend_max: ms(2_000),
+        probe: ms(200),
+        probe_max: ms(2_000),
         channel_timeout: ms(2_000),
         notice_timeout: ms(1_500),
         drain: ms(5_000),

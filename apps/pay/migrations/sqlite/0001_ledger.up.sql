@@ -130,7 +130,13 @@ CREATE TABLE pay_notices (
     UNIQUE (channel, account, notify_id)
 ) STRICT;
 
-CREATE INDEX pay_notices_open ON pay_notices (payment_no, status) WHERE status <> 'settled';
+-- Notices that wait for their payment: looked for at each creation.
+CREATE INDEX pay_notices_unmatched ON pay_notices (payment_no)
+    WHERE status = 'unmatched';
+
+-- What a purge removes, oldest first.
+CREATE INDEX pay_notices_settled ON pay_notices (settled_at)
+    WHERE status = 'settled';
 
 -- Each start of the service. One that was never stopped was killed, or runs.
 CREATE TABLE pay_runs (

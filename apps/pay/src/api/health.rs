@@ -12,6 +12,12 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 
 use super::App;
+use crate::{
+    db,
+    error::Error,
+    flow::{Desk, on},
+};
+use hapax::sql::Kind;
 
 /// What the probes need.
 pub(crate) struct Health {
@@ -37,7 +43,7 @@ pub(super) async fn live() -> &'static str {
     "ok"
 }
 
-/// The service can work: it is not draining and its database answers.
+/// The service can work: it is not draining, its database answers and has this build's schema.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses((status = 200), (status = 503, description = "Names what is not ready"))
@@ -47,14 +53,27 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
     if app.health.is_draining.load(Ordering::Acquire) {
         failing.push("draining");
     }
-    if app.desk.now().await.is_err() {
-        failing.push("database");
+    match is_current(&app.desk).await {
+        Ok(true) => {}
+        Ok(false) => failing.push("schema"),
+        Err(_) => failing.push("database"),
     }
     if failing.is_empty() {
         return Json(json!({"status": "ready"})).into_response();
     }
     let body = Json(json!({"status": "not_ready", "failing": failing}));
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+}
+
+/// Whether the schema of the store that answers is this build's: another one may have changed it.
+async fn is_current(desk: &Desk) -> Result<bool, Error> {
+    desk.now().await?;
+    match desk.sql.check_schema().await {
+        Ok(()) => {}
+        Err(error) if error.kind() == Kind::Schema => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    db::is_current(on(&mut desk.reader().await?)).await
 }
 
 /// Prometheus text.

@@ -3,6 +3,7 @@
 //! Invariant: every route under `/v1` except the channel's callback needs an API key, and what
 //! belongs to another tenant does not exist (`a_tenant_sees_nothing_of_another`).
 
+mod arrival;
 mod body;
 mod create;
 mod health;
@@ -22,17 +23,14 @@ use axum::{
     Router, middleware,
     routing::{get, post},
 };
-use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer};
+use tower_http::catch_panic::CatchPanicLayer;
 
 pub(crate) use self::{
     create::{again as create_again, answer as create_answer},
     health::Health,
 };
-use crate::{flow::Desk, merchant::NOTIFY_PATH};
+use crate::{flow::Desk, merchant::NOTIFY_PATH, order::ChannelKind};
 use hapax::http::{IdempotencyLayer, InFlight, STATUS_PATH, StatusRoutes};
-
-/// Largest body of any request, in bytes; the guarded route counts by itself, to the same bound.
-const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -47,6 +45,7 @@ pub(crate) fn create_layer(desk: &Desk) -> IdempotencyLayer {
         .in_flight(InFlight::accept())
         .status_at(STATUS_PATH)
         .wait_max(Duration::from_secs(10))
+        .body_time_max(desk.config.periods.body_timeout.0)
 }
 
 /// Where it is asked what became of a key; our completer goes on with what is not decided.
@@ -69,19 +68,25 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/orders/{order_id}", get(payments::order))
         .route("/v1/tokens", post(token::issue))
         .merge(statuses(&app.desk).router())
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX));
+        .layer(middleware::from_fn_with_state(app.clone(), arrival::whole));
     let tenants =
         create.merge(rest).layer(middleware::from_fn_with_state(app.clone(), who::authenticate));
-    let everybody = Router::new()
-        .route(NOTIFY_PATH, post(notify::alipay))
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
-        .route("/openapi.json", get(openapi::document))
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX));
     tenants
-        .merge(everybody)
+        .merge(everybody(&app))
         .layer(CatchPanicLayer::new())
         .layer(middleware::map_response(problem::shaped))
         .with_state(app)
+}
+
+/// The routes that need no API key. A channel that nobody has an account at has none.
+fn everybody(app: &App) -> Router<App> {
+    let mut routes = Router::new()
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi::document));
+    if app.desk.merchants.use_channel(ChannelKind::Alipay) {
+        routes = routes.route(NOTIFY_PATH, post(notify::alipay));
+    }
+    routes.layer(middleware::from_fn_with_state(app.clone(), arrival::whole))
 }

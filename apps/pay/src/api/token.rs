@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    App, BODY_BYTES_MAX,
+    App, arrival,
     body::IssueToken,
     problem::{
         self, OPERATION_IN_PROGRESS, TOKEN_EXPIRED, TOKEN_FOREIGN, TOKEN_FORGED, TOO_MANY_TOKENS,
@@ -123,9 +123,9 @@ pub(super) async fn into_key(
         return Problem::new(Code::KeyInvalid).detail(detail).into_response();
     }
     let (mut parts, body) = request.into_parts();
-    // The guard behind bounds size and time again; here only the size matters.
-    let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
-        return Problem::new(Code::BodyTooLarge).into_response();
+    let body = match arrival::read(&app.desk, body).await {
+        Ok(body) => body,
+        Err(problem) => return problem.into_response(),
     };
     match key_of(&app.desk, &me.tenant, &token, &body).await {
         Ok(key) => {

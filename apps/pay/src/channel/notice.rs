@@ -99,6 +99,9 @@ pub enum Untrusted {
     /// A parameter occurs twice, so that two readers could see two notices.
     #[error("the notification has a parameter twice")]
     Duplicate,
+    /// The notice names a charset in which the channel writes nothing.
+    #[error("the notification is in a charset other than UTF-8 and GBK")]
+    ForeignCharset,
     /// The notice asks to be verified in another way than the configured one.
     #[error("the notification is not signed with RSA2")]
     OtherAlgorithm,

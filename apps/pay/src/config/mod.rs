@@ -184,16 +184,28 @@ impl Config {
                 file.display()
             )));
         }
-        let environment =
-            config::Environment::with_prefix(ENV_PREFIX).prefix_separator("__").separator("__");
-        let read = config::Config::builder()
-            .add_source(config::File::from(file).format(config::FileFormat::Toml))
-            .add_source(environment.try_parsing(true))
-            .build()
-            .and_then(config::Config::try_deserialize::<Self>);
-        let mut read = read.map_err(|why| {
+        Self::read_with(file, environment())
+    }
+
+    fn read_with(file: &Path, environment: config::Environment) -> Result<Self, Unusable> {
+        let written = config::File::from(file).format(config::FileFormat::Toml);
+        // What the environment says stays text until its member is known: a secret of digits is
+        // no number.
+        let read = config::Config::builder().add_source(written).build().and_then(|alone| {
+            let is_written = alone.get_table("tokens").is_ok_and(|it| it.contains_key("secret"));
+            let both = config::Config::builder().add_source(alone).add_source(environment);
+            Ok((is_written, both.build()?.try_deserialize::<Self>()?))
+        });
+        let (is_secret_written, mut read) = read.map_err(|why| {
             Unusable::new(format!("the configuration {} cannot be used: {why}", file.display()))
         })?;
+        if is_secret_written {
+            return Err(Unusable::new(format!(
+                "the configuration {} holds the key `tokens.secret`, which others may read there; \
+                 name a file of mode 0600 in `tokens.secret_file` or set HAPAX__TOKENS__SECRET",
+                file.display()
+            )));
+        }
         read.home = file.parent().unwrap_or_else(|| Path::new(".")).to_owned();
         read.check()?;
         Ok(read)
@@ -250,8 +262,15 @@ impl Config {
     }
 }
 
+/// The `HAPAX__…` variables.
+fn environment() -> config::Environment {
+    config::Environment::with_prefix(ENV_PREFIX).prefix_separator("__").separator("__")
+}
+
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -300,6 +319,50 @@ api_key_file = "shop.key"
             let error = read(&GOOD.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
+    }
+
+    fn with(variables: &[(&str, &str)]) -> Result<Config, Unusable> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hapax.toml");
+        std::fs::write(&file, GOOD).unwrap();
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let variables = variables.iter().map(own).collect();
+        Config::read_with(&file, environment().source(Some(variables)))
+    }
+
+    #[test]
+    fn a_secret_of_digits_in_the_environment_is_kept_digit_by_digit() {
+        for secret in ["31415926535897932384626433832795", "0777", "1e5", "true", "1.50", "-0"] {
+            let config = with(&[("HAPAX__TOKENS__SECRET", secret)]).unwrap();
+            assert_eq!(config.tokens.secret.unwrap().expose_secret(), secret);
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_read_from_the_environment_too() {
+        let config = with(&[
+            ("HAPAX__LISTEN", "127.0.0.1:9"),
+            ("HAPAX__TOKENS__PER_MINUTE", "7"),
+            ("HAPAX__BOUNDS__PURGE_ROWS", "9"),
+            ("HAPAX__PERIODS__LEASE", "3s"),
+            ("HAPAX__LATE_MONEY", "reopen"),
+        ]);
+        let config = config.unwrap();
+        assert_eq!(config.listen.port(), 9);
+        assert_eq!((config.tokens.per_minute, config.bounds.purge_rows), (7, 9));
+        assert_eq!(config.periods.lease.0.as_secs(), 3);
+        assert_eq!(config.late_money, LateMoney::Reopen);
+        let error = with(&[("HAPAX__TOKENS__PER_MINUTE", "many")]).unwrap_err().to_string();
+        assert!(error.contains("per_minute"), "{error}");
+    }
+
+    #[test]
+    fn a_secret_in_the_file_itself_is_refused() {
+        let secret = "ac7de0b29e4f5a6831c2d4e6f8091b3d";
+        let written = GOOD.replace("[tokens]", &format!("[tokens]\nsecret = \"{secret}\""));
+        let error = read(&written).unwrap_err().to_string();
+        assert!(error.contains("`tokens.secret`") && error.contains("HAPAX__TOKENS__SECRET"));
+        assert!(!error.contains(secret), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Unusable;
+use hapax::message::{Backoff, Horizon, TRIES_MAX, Window};
 
 /// A span of time, written like `15s`, `1m 30s` or `250ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +44,10 @@ pub struct Periods {
     pub lease: Span,
     /// How long a repeat waits for the first one before it is told "processing".
     pub wait: Span,
-    /// How long answers are replayed under the caller's key. At least the longest retry.
+    /// How long answers are replayed under the caller's key. At least `redelivery`.
     pub keep: Span,
+    /// The longest time over which a caller may send the same key again.
+    pub redelivery: Span,
     /// How long after that the key is refused before it may run again.
     pub grace: Span,
     /// How long a payment can be paid unless the request says otherwise.
@@ -68,12 +71,31 @@ pub struct Periods {
     pub complete: Span,
     /// How often expired records are removed.
     pub purge: Span,
-    /// First pause before a notice is sent again; it doubles up to the last one.
+    /// First pause before a notice that was refused is sent again; it doubles up to the last one.
     pub resend: Span,
-    /// Longest pause before a notice is sent again.
+    /// Longest pause before a notice that was refused is sent again.
     pub resend_max: Span,
-    /// How long notices that the channel sent are kept.
+    /// First pause before a merchant that does not answer is tried again; it doubles up to the
+    /// last one.
+    pub probe: Span,
+    /// Longest pause before a merchant that does not answer is tried again: his notices wait as
+    /// long once he is back.
+    pub probe_max: Span,
+    /// The longest that the service may be away as a whole: messages that wait for it meanwhile
+    /// may be copies.
+    pub outage: Span,
+    /// How long notices that the channel sent are kept, and the journal of requests.
     pub keep_notices: Span,
+    /// How long it is kept what happened to each key.
+    pub keep_journal: Span,
+    /// How long the consumer of benefits remembers a message: longer than any copy is on its way.
+    pub keep_inbox: Span,
+    /// How long messages that were given up can be sent again.
+    pub keep_letters: Span,
+    /// The head of a request must have come within this time; an idle connection is closed then.
+    pub head_timeout: Span,
+    /// The body of a request must have come within this time.
+    pub body_timeout: Span,
     /// The channel must answer within this time.
     pub channel_timeout: Span,
     /// A merchant must acknowledge a notice within this time.
@@ -92,6 +114,8 @@ impl Default for Periods {
             lease: Span::s(15),
             wait: Span::s(1),
             keep: Span::s(7 * 86_400),
+            // Clients that we know give up within a day.
+            redelivery: Span::s(86_400),
             grace: Span::s(86_400),
             expiry: Span::s(15 * 60),
             expiry_min: Span::s(60),
@@ -112,7 +136,22 @@ impl Default for Periods {
             purge: Span::s(60),
             resend: Span::s(2),
             resend_max: Span::s(3600),
+            // A host that is down costs little at this pace, and one that is back waits little.
+            probe: Span::s(1),
+            probe_max: Span::s(15),
+            // A week of holidays in which nobody starts it again.
+            outage: Span::s(7 * 86_400),
             keep_notices: Span::s(30 * 86_400),
+            // Longer than keys live, and until the month's accounts are closed.
+            keep_journal: Span::s(30 * 86_400),
+            // The outage, the letters and the resends together, and a week to spare.
+            keep_inbox: Span::s(45 * 86_400),
+            // A month for somebody to look why they were given up.
+            keep_letters: Span::s(30 * 86_400),
+            // One packet, or the next request of a client that keeps its connection.
+            head_timeout: Span::s(30),
+            // A megabyte over a bad mobile line.
+            body_timeout: Span::s(30),
             channel_timeout: Span::s(10),
             notice_timeout: Span::s(10),
             token_life: Span::s(30 * 60),
@@ -128,6 +167,26 @@ impl Periods {
         let step = usize::try_from(checks).unwrap_or(usize::MAX);
         let pause = self.checks.get(step).or_else(|| self.checks.last());
         pause.map_or(Duration::from_secs(3600), |span| span.0)
+    }
+
+    /// Pauses before a message that was refused is sent again.
+    pub(crate) fn resends(&self) -> Backoff {
+        Backoff::new(self.resend.0, self.resend_max.0)
+    }
+
+    /// How long the consumer of benefits remembers a message.
+    ///
+    /// # Errors
+    /// [`Unusable`] if a copy could come after it was forgotten.
+    pub(crate) fn inbox(&self) -> Result<Window, Unusable> {
+        let (outage, replay) = (self.outage.0, self.keep_letters.0);
+        let horizon = Horizon::of(self.resends(), TRIES_MAX, outage, replay);
+        Window::new(self.keep_inbox.0, horizon).map_err(|_| {
+            Unusable::new(
+                "`periods.keep_inbox` is shorter than `periods.outage`, `periods.keep_letters` and \
+                 all resends together, so that a late copy would run again; raise it",
+            )
+        })
     }
 
     pub(super) fn check(&self) -> Result<(), Unusable> {
@@ -146,10 +205,23 @@ impl Periods {
                 self.keep.0 < self.token_life.0 + self.token_buffer.0,
                 "`periods.keep` is shorter than `periods.token_life` and `periods.token_buffer`",
             ),
+            (
+                self.keep < self.redelivery,
+                "`periods.keep` is shorter than `periods.redelivery`, so that a late repeat would \
+                 run again; raise `keep`",
+            ),
+            (
+                self.probe < Span::ms(1) || self.resend < Span::ms(1),
+                "`periods.probe` or `periods.resend` is below 1 ms",
+            ),
+            (
+                self.head_timeout < Span::ms(1) || self.body_timeout < Span::ms(1),
+                "`periods.head_timeout` or `periods.body_timeout` is below 1 ms",
+            ),
         ];
         match rules.iter().find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(Unusable::new(*sentence)),
-            None => Ok(()),
+            None => self.inbox().map(|_| ()),
         }
     }
 }
@@ -161,6 +233,19 @@ mod tests {
     #[test]
     fn the_defaults_hold_their_own_rules() {
         Periods::default().check().unwrap();
+    }
+
+    #[test]
+    fn what_would_let_a_repeat_run_again_is_refused() {
+        let day = 86_400;
+        let refused = |periods: Periods| periods.check().unwrap_err().to_string();
+        let brief = Periods { keep: Span::s(day - 1), ..Periods::default() };
+        let sentence = refused(brief.clone());
+        assert!(sentence.contains("`periods.keep` is shorter than `periods.redelivery`"));
+        Periods { redelivery: Span::s(day - 1), ..brief }.check().unwrap();
+        let forgetful = Periods { keep_inbox: Span::s(37 * day), ..Periods::default() };
+        assert!(refused(forgetful.clone()).contains("`periods.keep_inbox` is shorter"));
+        Periods { outage: Span::s(6 * day), ..forgetful }.check().unwrap();
     }
 
     #[test]

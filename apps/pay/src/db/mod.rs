@@ -9,6 +9,8 @@ mod guards;
 pub(crate) mod notices;
 pub(crate) mod orders;
 pub(crate) mod payments;
+#[cfg(test)]
+mod plans;
 pub(crate) mod refunds;
 pub(crate) mod requests;
 pub(crate) mod runs;
@@ -70,11 +72,21 @@ pub(crate) async fn applied(file: &std::path::Path) -> Result<Vec<(i64, Vec<u8>)
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).read_only(true);
     let mut conn = Conn::connect_with(&options).await?;
     let exists = sqlx::query(sql::MIGRATIONS_EXIST).fetch_optional(&mut conn).await?.is_some();
-    let rows = match exists {
-        true => sqlx::query(sql::MIGRATIONS_APPLIED).fetch_all(&mut conn).await?,
-        false => Vec::new(),
-    };
+    let applied = if exists { steps(&mut conn).await } else { Ok(Vec::new()) };
     conn.close().await?;
+    applied
+}
+
+/// Whether the database has exactly the steps that this build knows.
+pub(crate) async fn is_current(conn: &mut Conn) -> Result<bool, Error> {
+    let migrator = migrator();
+    let known = migrator.iter().filter(|step| step.migration_type.is_up_migration());
+    let known: Vec<_> = known.map(|step| (step.version, step.checksum.to_vec())).collect();
+    Ok(steps(conn).await? == known)
+}
+
+async fn steps(conn: &mut Conn) -> Result<Vec<(i64, Vec<u8>)>, Error> {
+    let rows = sqlx::query(sql::MIGRATIONS_APPLIED).fetch_all(conn).await?;
     rows.iter().map(|row| Ok((read(row, "version")?, read(row, "checksum")?))).collect()
 }
 

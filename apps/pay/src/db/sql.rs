@@ -277,7 +277,7 @@ WHERE seq IN (
     SELECT seq
     FROM pay_notices
     WHERE status = 'settled' AND settled_at < ?1
-    ORDER BY seq
+    ORDER BY settled_at
     LIMIT ?2
 )";
 
@@ -341,13 +341,9 @@ SELECT ?2, sent.value ->> 'tenant', sent.value ->> 'record', sent.value ->> 'sta
     sent.value ->> 'is_replay'
 FROM json_each(?1) sent";
 
+/// Requests are written in the order of their time, so the oldest have the smallest numbers.
 pub(super) const PURGE_REQUESTS: &str = "\
 -- purge_requests
 DELETE FROM pay_requests
-WHERE seq IN (
-    SELECT seq
-    FROM pay_requests
-    WHERE at < ?1
-    ORDER BY seq
-    LIMIT ?2
-)";
+WHERE seq < (SELECT min(oldest.seq) FROM pay_requests AS oldest) + ?2
+    AND at < ?1";

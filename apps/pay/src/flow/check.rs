@@ -109,7 +109,11 @@ impl Desk {
             }
             Call::Unknown(cause) => {
                 let payment = &payment.payment_no;
-                tracing::info!(%payment, error = &cause as &dyn std::error::Error, "a close is not confirmed");
+                tracing::info!(
+                    %payment,
+                    error = &cause as &dyn std::error::Error,
+                    "a close is not confirmed"
+                );
                 return Ok(STEP);
             }
             Call::Refused(refusal) => refusal,
@@ -209,7 +213,11 @@ pub(crate) async fn ask_channel(desk: &Arc<Desk>, payment: &Payment) -> Result<A
         }
         Call::Unknown(cause) => {
             let payment = &payment.payment_no;
-            tracing::info!(%payment, error = &cause as &dyn std::error::Error, "the channel did not tell");
+            tracing::info!(
+                %payment,
+                error = &cause as &dyn std::error::Error,
+                "the channel did not tell"
+            );
             Ok(Asked::Unknown)
         }
     }

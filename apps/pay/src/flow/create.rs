@@ -241,7 +241,11 @@ impl Desk {
                     return self.refused(payment, is_fresh, &refusal).await;
                 }
                 Call::Unknown(cause) => {
-                    tracing::info!(payment = %no, error = &cause as &dyn std::error::Error, "the channel did not confirm");
+                    tracing::info!(
+                        payment = %no,
+                        error = &cause as &dyn std::error::Error,
+                        "the channel did not confirm"
+                    );
                 }
             }
             if attempt < PREPARE_TRIES {

@@ -146,7 +146,11 @@ impl Desk {
             }
             Call::Unknown(cause) => {
                 let refund = &refund.refund_no;
-                tracing::info!(%refund, error = &cause as &dyn std::error::Error, "the channel did not tell");
+                tracing::info!(
+                    %refund,
+                    error = &cause as &dyn std::error::Error,
+                    "the channel did not tell"
+                );
                 Ok(STEP)
             }
         }
@@ -183,7 +187,11 @@ impl Desk {
             }
             Call::Unknown(cause) => {
                 let number = &refund.refund_no;
-                tracing::info!(refund = %number, error = &cause as &dyn std::error::Error, "a refund is not confirmed");
+                tracing::info!(
+                    refund = %number,
+                    error = &cause as &dyn std::error::Error,
+                    "a refund is not confirmed"
+                );
                 if let (Cause::TurnedAway(_) | Cause::Unsigned(_), Copy::Again) = (cause, copy) {
                     // The signed time has aged: the same content is signed anew, under one number.
                     let fresh = self.freeze_refund(payment, refund).await?;

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     db::{conn, notices, requests},
-    error::Error,
+    error::{Error, Kind},
     flow::Desk,
 };
 use hapax::{
@@ -15,15 +15,21 @@ use hapax::{
     store::{Fault, FaultKind},
 };
 
-/// The purger of the service's own database.
-pub(super) fn purger(desk: &Arc<Desk>) -> Purger {
-    let (periods, bounds) = (&desk.config.periods, &desk.config.bounds);
-    Purger::new()
+/// The purger of the service's own database: of every table that grows without the books.
+pub(super) fn purger(desk: &Arc<Desk>) -> Result<Purger, Error> {
+    let (periods, bounds, sql) = (&desk.config.periods, &desk.config.bounds, &desk.sql);
+    let inbox = periods.inbox();
+    let inbox = inbox.map_err(|why| Error::caused(Kind::Config, "set up the purge", why))?;
+    Ok(Purger::new()
         .of("records", desk.hapax.store())
+        .of("journal", sql.old_journal(periods.keep_journal.0))
+        .of("inbox", sql.old_inbox(inbox))
+        .of("letters", sql.old_letters(periods.keep_letters.0))
+        .of("locks", sql.old_locks())
         .of("notices", Notices(Arc::clone(desk)))
         .of("requests", Requests(Arc::clone(desk)))
         .period(periods.purge.0)
-        .rows(bounds.purge_rows)
+        .rows(bounds.purge_rows))
 }
 
 /// Settled notices of the channel, kept for as long as the configuration says.

@@ -66,6 +66,18 @@ fn closed_with_all_money_back_is_refunded_and_closed_without_is_closed() {
 }
 
 #[test]
+fn a_notice_in_a_foreign_charset_is_refused_and_gbk_is_not() {
+    for charset in ["utf-8", "UTF-8", "gbk", "GBK", "gb2312", "GB18030", ""] {
+        assert_eq!(event(&[("charset", Some(charset))]), Ok(Event::Paid), "{charset}");
+    }
+    assert_eq!(event(&[("charset", None)]), Ok(Event::Paid));
+    for charset in ["utf-16", "utf-7", "iso-2022-jp", "shift_jis", "big5", "latin1", "x", "会"] {
+        let refused = Err(Refused::Untrusted(Untrusted::ForeignCharset));
+        assert_eq!(event(&[("charset", Some(charset))]), refused, "{charset}");
+    }
+}
+
+#[test]
 fn a_notice_that_keeps_its_sign_type_is_taken() {
     let body = notice_body(&alipay_key(), &paid_but(&[]), &[]);
     assert_eq!(judge(&body).map(|notice| notice.event), Ok(Event::Paid));

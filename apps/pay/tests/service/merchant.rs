@@ -72,6 +72,23 @@ async fn notices_of_one_order_come_in_order_with_rising_sequence() {
     soon_is("nothing waits", 0, || async { stage.books.count("hapax_outbox", "1").await }).await;
 }
 
+/// At least once and in order, until a 2xx answer: no number of refusals ends it.
+#[tokio::test]
+async fn a_notice_that_is_refused_again_and_again_is_sent_until_it_is_taken() {
+    let stage = Stage::open().await;
+    let shop = stage.shop();
+    let refusals: Vec<_> = [404, 400, 302, 401, 410].into_iter().cycle().take(30).collect();
+    stage.north.will_answer(&refusals);
+    let payment = no(&shop.buy("1001").await);
+    stage.channel.pay(&payment).await;
+    stage.told("1001", "benefit.granted").await;
+    assert_eq!(stage.north.told("1001"), ["payment.paid", "benefit.granted"], "in order");
+    let deliveries = stage.north.deliveries();
+    let first = deliveries.iter().filter(|it| it.kind() == "payment.paid").count();
+    assert_eq!(first, refusals.len() + 1, "nothing overtook it");
+    stage.audit().await;
+}
+
 /// A merchant that is away holds up nobody else.
 #[tokio::test]
 async fn a_merchant_that_is_away_holds_up_no_other() {

@@ -25,7 +25,7 @@ use hapax_pay::{Service, config::Config, operator::Office};
 
 pub(crate) const NORTH_KEY: &str = "north-api-key-0123456789abcdefghijkl";
 pub(crate) const SOUTH_KEY: &str = "south-api-key-0123456789abcdefghijkl";
-pub(crate) const NORTH_NOTICES: &str = "north-notice-secret-0123456789abcdef";
+pub(crate) const NORTH_NOTICES: &str = "north-notices-0123456789abcdefghijkl";
 
 /// How a stage differs from the usual one.
 pub(crate) struct Setup {
@@ -55,6 +55,8 @@ impl Setup {
             ("refund_ask_after", "60ms"),
             ("resend", "20ms"),
             ("resend_max", "100ms"),
+            ("probe", "20ms"),
+            ("probe_max", "100ms"),
             ("channel_timeout", "1s"),
             ("notice_timeout", "1s"),
             ("drain", "10s"),
@@ -187,7 +189,7 @@ fn write_secrets(home: &Path) {
         ("north.key", NORTH_KEY),
         ("south.key", SOUTH_KEY),
         ("north.notices", NORTH_NOTICES),
-        ("south.notices", "south-notice-secret-0123456789abcdef"),
+        ("south.notices", "south-notices-0123456789abcdefghijkl"),
         ("north.pem", &keys.north.private_pkcs8),
         ("south.pem", &keys.south.private_pkcs8),
         ("alipay.pub", &keys.channel.public_spki),
@@ -212,7 +214,15 @@ impl Running {
 
     /// An instance that shows what this recorder counted.
     pub(crate) async fn open_with(config: PathBuf, metrics: Option<PrometheusHandle>) -> Self {
-        let config = Config::read(&config).unwrap();
+        Self::start_with(Config::read(&config).unwrap(), metrics).await
+    }
+
+    /// An instance with just this configuration.
+    pub(crate) async fn start(config: Config) -> Self {
+        Self::start_with(config, None).await
+    }
+
+    async fn start_with(config: Config, metrics: Option<PrometheusHandle>) -> Self {
         let service = Service::open(config, metrics).await.unwrap();
         let address = service.address();
         let (stop, stopped) = oneshot::channel();

@@ -62,6 +62,7 @@ pub struct Relay {
     witness: Arc<dyn Witness<Happening>>,
     transports: Vec<Arc<dyn Transport>>,
     routes: Vec<(Topic, usize)>,
+    owed: Vec<Topic>,
     lease: Duration,
     period: Duration,
     at_once: u16,
@@ -118,6 +119,7 @@ impl Relay {
             witness: Arc::new(Unobserved),
             transports: Vec::new(),
             routes: Vec::new(),
+            owed: Vec::new(),
             lease: LEASE,
             period: Duration::from_secs(1),
             at_once: AT_ONCE,
@@ -132,6 +134,13 @@ impl Relay {
         let number = self.transports.len();
         self.transports.push(Arc::new(transport));
         self.routes.extend(topics.iter().map(|topic| (topic.clone(), number)));
+        self
+    }
+
+    /// Messages of these topics are never buried for being refused: they are sent until the
+    /// receiver has them, and later ones of their key wait. What nobody can read is still buried.
+    pub fn owed(mut self, topics: &[Topic]) -> Self {
+        self.owed.extend_from_slice(topics);
         self
     }
 
@@ -160,7 +169,7 @@ impl Relay {
         Self { at_once: cmp::max(at_once, 1), ..self }
     }
 
-    /// After this many failures of its own a message is buried.
+    /// After this many failures of its own a message is buried, unless it is [owed](Self::owed).
     pub fn tries_max(self, tries_max: u32) -> Self {
         Self { tries_max, ..self }
     }
@@ -390,7 +399,8 @@ impl Office {
     async fn rejected(&self, delivery: &Delivery, why: &str) {
         let (id, token) = (delivery.message.id, delivery.token);
         let attempts = delivery.attempts.saturating_add(1);
-        if attempts >= self.relay.tries_max {
+        let is_owed = self.relay.owed.contains(&delivery.message.topic);
+        if attempts >= self.relay.tries_max && !is_owed {
             return self.bury(delivery, why).await;
         }
         let pause = self.relay.backoff.pause(attempts, random());

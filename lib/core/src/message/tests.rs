@@ -215,6 +215,37 @@ async fn a_buried_message_lets_the_rest_of_its_key_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_is_owed_is_never_buried_for_being_refused() {
+    let clock = VirtualClock::new();
+    let outbox = MemoryOutbox::on(clock.clone());
+    for number in 0..3 {
+        outbox.write(message("a", number)).unwrap();
+    }
+    let sick = Broker {
+        poison: Arc::new((0..3).map(|number| message("a", number).id).collect()),
+        ..Broker::new(&clock)
+    };
+    let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
+    let patient = |way| {
+        let backoff = Backoff::new(SECOND, SECOND * 60);
+        relay(&outbox, &clock, way).owed(&[topic()]).tries_max(3).backoff(backoff)
+    };
+    running.spawn(patient(sick.clone()).run(stop.clone()));
+    clock.sleep(MINUTE * 60 * 2).await;
+    stop.cancel();
+    running.join_all().await;
+    let asked = sick.asked.load(Ordering::SeqCst);
+    assert!(asked > 100, "the longest pause is a minute: {asked}");
+    assert_eq!(buried(&outbox).await.len(), 0);
+
+    let well = Broker::new(&clock);
+    let took = drained(&outbox, &clock, vec![patient(well.clone())]).await;
+    assert!(took <= MINUTE + SECOND, "{took:?}");
+    let got: Vec<_> = well.got.all().into_iter().map(|(_, number, _)| number).collect();
+    assert_eq!(got, [0, 1, 2], "the first one held its key up all the time");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replayed_letter_keeps_its_id_and_says_who_and_why() {
     let clock = VirtualClock::new();
     let outbox = MemoryOutbox::on(clock.clone());

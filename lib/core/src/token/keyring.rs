@@ -84,8 +84,12 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-fn check_secret(secret: &[u8]) -> Result<(), Invalid> {
-    let refuse = |rule| Err(Invalid::new("token secret", rule));
+/// Refuses a secret that others could guess: a short one, one from an example, or a pattern.
+///
+/// # Errors
+/// [`Invalid`] says what is wrong with it, and never shows it.
+pub fn check_secret(secret: &[u8]) -> Result<(), Invalid> {
+    let refuse = |rule| Err(Invalid::new("secret", rule));
     if secret.len() < SECRET_BYTES_MIN {
         return refuse("is shorter than 32 bytes; make one from 32 random bytes");
     }

@@ -21,6 +21,6 @@ mod tests;
 pub use self::{
     form::{Binding, Session, TOKEN_BYTES_MAX, Token},
     issue::{Checked, Issue, Refused, SKEW_MAX, Tokens, Validity},
-    keyring::{KEYS_MAX, KeyId, Keyring, SECRET_BYTES_MIN, TokenKey},
+    keyring::{KEYS_MAX, KeyId, Keyring, SECRET_BYTES_MIN, TokenKey, check_secret},
     rate::{Rate, USERS_MAX},
 };

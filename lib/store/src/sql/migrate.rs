@@ -181,7 +181,8 @@ fn read(migrator: &Migrator, cause: MigrateError) -> Error {
 
 /// A schema that is not ours.
 #[derive(Debug)]
-enum Mismatch {
+pub(super) enum Mismatch {
+    Older(i64),
     Newer { found: i64, latest: i64 },
     Edited(i64),
 }
@@ -195,6 +196,9 @@ impl From<Mismatch> for Error {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Older(version) => {
+                write!(f, "the database lacks schema version {version}: start the service again")
+            }
             Self::Newer { found, latest } => write!(
                 f,
                 "the database has schema version {found}, this build knows versions up to \

@@ -9,6 +9,7 @@ mod clock;
 mod dialect;
 mod errand;
 mod fate;
+mod gate;
 mod gather;
 mod inbox;
 mod join;

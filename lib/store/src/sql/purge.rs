@@ -14,7 +14,7 @@ use super::{
     store::{Sql, answer},
 };
 use crate::error::Error;
-use hapax_core::{millis, purge::Purge, store::Fault};
+use hapax_core::{message::Window, millis, purge::Purge, store::Fault};
 
 /// Old rows of one kind, for core's purger.
 #[derive(Clone)]
@@ -30,9 +30,9 @@ impl<D: Dialect> Sql<D> {
         Old { sql: self.clone(), texts: &[D::JOURNAL_PURGE], age }
     }
 
-    /// Inbox rows older than `age`: longer than any sender sends again, or a copy is new.
-    pub fn old_inbox(&self, age: Duration) -> Old<D> {
-        Old { sql: self.clone(), texts: &[D::INBOX_PURGE], age }
+    /// Inbox rows whose `window` is over: no copy of their message can come any more.
+    pub fn old_inbox(&self, window: Window) -> Old<D> {
+        Old { sql: self.clone(), texts: &[D::INBOX_PURGE], age: window.keep() }
     }
 
     /// Buried messages that were written more than `age` ago, and their journal.

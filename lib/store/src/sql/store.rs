@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use sqlx::{Pool, Transaction, migrate::Migrator};
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, watch},
     task::JoinHandle,
 };
 use tokio_util::task::TaskTracker;
@@ -19,6 +19,7 @@ use super::{
     dialect::Dialect,
     errand::{Done, Errand},
     fate::Fate,
+    gate::Gate,
     gather::Gather,
     migrate, purge, read,
 };
@@ -52,7 +53,7 @@ pub(super) struct Shared<D: Dialect> {
     pub(super) readers: Pool<<D as Dialect>::Db>,
     /// Business transactions pass it one by one and meet batches at the writer: between two of
     /// them a batch that waits has its turn.
-    gate: Arc<Semaphore>,
+    gate: Gate,
     /// The longest that a business transaction may hold the writer.
     pub(super) hold_max: Duration,
     pub(super) errands: Gather<Errand, Done>,
@@ -69,13 +70,14 @@ impl<D: Dialect> Sql<D> {
     pub(super) fn new(
         writer: Pool<<D as Dialect>::Db>,
         readers: Pool<<D as Dialect>::Db>,
+        gate: Gate,
         hold_max: Duration,
     ) -> Self {
         let hint = || watch::Sender::new(());
         Self(Arc::new(Shared {
             writer,
             readers,
-            gate: Arc::new(Semaphore::new(1)),
+            gate,
             hold_max,
             errands: Gather::new(1),
             looks: Gather::new(LOOK_LANES),
@@ -85,6 +87,13 @@ impl<D: Dialect> Sql<D> {
             tasks: TaskTracker::new(),
             runtime: Handle::current(),
         }))
+    }
+
+    /// A store on the connections of another one, which speaks another dialect of its engine.
+    #[cfg(test)]
+    pub(super) fn beside<Other: Dialect<Db = <D as Dialect>::Db>>(other: &Sql<Other>) -> Self {
+        let Shared { writer, readers, hold_max, .. } = other.shared();
+        Self::new(writer.clone(), readers.clone(), Gate::new(*hold_max), *hold_max)
     }
 
     /// Connections that only read. Nothing that is read there waits for a writer.
@@ -136,8 +145,7 @@ impl<D: Dialect> Sql<D> {
 
     /// Waits until a business transaction may come to the writer.
     pub(super) async fn gate(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let permit = Arc::clone(&self.0.gate).acquire_owned().await;
-        permit.map_err(|closed| Error::caused(Kind::Unavailable, "come to the writer", closed))
+        self.0.gate.pass().await
     }
 
     /// Starts a transaction that may write. On a task of the store only.

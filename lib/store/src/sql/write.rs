@@ -40,8 +40,9 @@ impl<D: Dialect> Sql<D> {
     /// ```
     ///
     /// # Errors
-    /// What `work` said, after a rollback. [`Kind::Late`] and [`Kind::Panicked`], after a
-    /// rollback. [`Kind::Unsure`] if the answer to COMMIT was lost.
+    /// [`Kind::Full`] if too many wait for their turn and [`Kind::Unavailable`] if it took too
+    /// long, with nothing begun. What `work` said, after a rollback. [`Kind::Late`] and
+    /// [`Kind::Panicked`], after a rollback. [`Kind::Unsure`] if the answer to COMMIT was lost.
     ///
     /// # Cancellation
     /// Dropping the future drops the waiting. The transaction goes on to its end.

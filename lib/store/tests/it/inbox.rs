@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::stage::Stage;
 use hapax_core::{
-    message::{MessageId, Received},
+    message::{Horizon, MessageId, Received, Window},
     purge::Purge,
 };
 use hapax_store::{Error, Sqlite, SqliteStore, Tx};
@@ -47,11 +47,13 @@ async fn a_rolled_back_message_is_first_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_forgotten_after_its_window() {
     let stage = Stage::set().await.with_orders().await;
-    let window = Duration::from_secs(3600);
+    let hour = Duration::from_secs(3600);
+    let none = Horizon { retries: hour, outage: Duration::ZERO, replay: Duration::ZERO };
+    let window = Window::new(hour, none).unwrap();
     receive(&stage.sql, "benefit", false).await.unwrap();
     assert_eq!(stage.sql.old_inbox(window).purge(100).await.unwrap(), 0);
     assert_eq!(receive(&stage.sql, "benefit", false).await, Some(Received::Repeat));
-    stage.pass(window).await;
+    stage.pass(hour).await;
     assert_eq!(stage.sql.old_inbox(window).purge(100).await.unwrap(), 1);
     assert_eq!(receive(&stage.sql, "benefit", false).await, Some(Received::First));
 }

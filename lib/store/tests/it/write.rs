@@ -72,6 +72,42 @@ async fn a_write_that_takes_too_long_is_rolled_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_waits_for_its_turn_only_so_long() {
+    let stage = Stage::set().await.with_orders().await;
+    let hasty = SqliteStore::at(stage.path()).wait_max(Duration::from_millis(100));
+    let hasty = hasty.open().await.unwrap();
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let mut writes = JoinSet::new();
+    let (sql, starts, goes) = (hasty.clone(), Arc::clone(&started), Arc::clone(&go_on));
+    writes.spawn(async move {
+        let first = sql.write("first", async move |mut tx: Tx<Sqlite>| {
+            insert(&mut tx, "kept").await?;
+            starts.notify_one();
+            goes.notified().await;
+            Ok::<_, Error>(())
+        });
+        first.await.unwrap();
+    });
+    started.notified().await;
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let begins = Arc::clone(&has_begun);
+    let second = hasty.write("second", async move |mut tx: Tx<Sqlite>| {
+        begins.store(true, Ordering::SeqCst);
+        insert(&mut tx, "gone").await
+    });
+    let second = tokio::time::timeout(Duration::from_secs(2), second).await;
+    let error = second.expect("it does not wait for the first one").unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.is_retryable() && error.to_string().contains("nothing begun"), "{error}");
+    go_on.notify_one();
+    writes.join_all().await;
+    let third = hasty.write("third", async |mut tx: Tx<Sqlite>| insert(&mut tx, "kept too").await);
+    third.await.unwrap();
+    assert!(!has_begun.load(Ordering::SeqCst));
+    assert_eq!(stage.orders().await, ["kept", "kept too"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn steps_have_their_turn_between_two_writes() {
     let stage = Stage::set().await.with_orders().await;
     let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

@@ -4,7 +4,7 @@
 //! keep it; some senders keep empty values, some drop them. Every variant needs the channel's
 //! signature, so trying them all weakens nothing.
 
-use encoding_rs::{Encoding, UTF_8};
+use encoding_rs::{Encoding, GB18030, GBK, UTF_8};
 
 use super::{
     account::Account,
@@ -76,6 +76,7 @@ fn authentic(received: Received<'_>, verifier: &Verifier) -> Result<Form, Untrus
         return Err(Untrusted::QueryString);
     }
     let form = Form::parse(received.body)?;
+    charset(&form)?;
     if form.bytes("sign_type") != Some(b"RSA2") {
         return Err(Untrusted::OtherAlgorithm);
     }
@@ -235,8 +236,18 @@ fn id<'a>(form: &'a Form, name: &str) -> Option<&'a str> {
         .filter(|text| text.len() <= ID_BYTES_MAX && text.bytes().all(|b| b.is_ascii_graphic()))
 }
 
-/// A value for people to read, decoded by the charset that the notice names.
+/// The charset that the notice names; UTF-8 if it names none.
+///
+/// The channel writes UTF-8 or GBK. In another charset people would be shown other text.
+fn charset(form: &Form) -> Result<&'static Encoding, Untrusted> {
+    let Some(label) = form.bytes("charset") else { return Ok(UTF_8) };
+    Encoding::for_label(label)
+        .filter(|charset| [UTF_8, GBK, GB18030].contains(charset))
+        .ok_or(Untrusted::ForeignCharset)
+}
+
+/// A value for people to read.
 fn shown(form: &Form, name: &str) -> String {
-    let charset = form.bytes("charset").and_then(Encoding::for_label).unwrap_or(UTF_8);
+    let charset = charset(form).unwrap_or(UTF_8);
     charset.decode(form.bytes(name).unwrap_or_default()).0.into_owned()
 }

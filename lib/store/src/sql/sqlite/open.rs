@@ -16,6 +16,7 @@ use crate::{
     error::{Error, Kind},
     sql::{
         fate::Fate,
+        gate::Gate,
         migrate::{self, Migration},
         store::Sql,
     },
@@ -51,9 +52,26 @@ impl Sql<Sqlite> {
         Self::at(path).open().await
     }
 
+    /// Looks whether the schema is still that of this build; another build may have changed it.
+    ///
+    /// # Errors
+    /// [`Kind::Schema`] if it is not, and those of the database.
+    pub async fn check_schema(&self) -> Result<(), Error> {
+        let steps = migrate::list::<Sqlite>(self.readers(), SCRIPTS).await?;
+        match steps.iter().find(|step| !step.is_applied) {
+            None => Ok(()),
+            Some(missing) => Err(migrate::Mismatch::Older(missing.version).into()),
+        }
+    }
+
     /// Names the file at `path`, to open it otherwise than by default.
     pub fn at(path: impl AsRef<Path>) -> Opening {
-        Opening { path: path.as_ref().to_owned(), readers: READERS, hold_max: HOLD_MAX }
+        Opening {
+            path: path.as_ref().to_owned(),
+            readers: READERS,
+            hold_max: HOLD_MAX,
+            wait_max: ACQUIRE_TIMEOUT,
+        }
     }
 }
 
@@ -64,6 +82,7 @@ pub struct Opening {
     path: PathBuf,
     readers: u32,
     hold_max: Duration,
+    wait_max: Duration,
 }
 
 impl Opening {
@@ -75,6 +94,11 @@ impl Opening {
     /// The longest that a business transaction may hold the writer; 5 s by default.
     pub fn hold_max(self, hold_max: Duration) -> Self {
         Self { hold_max, ..self }
+    }
+
+    /// The longest that a business transaction waits for its turn; 30 s by default.
+    pub fn wait_max(self, wait_max: Duration) -> Self {
+        Self { wait_max, ..self }
     }
 
     /// Opens the file, makes it if it is missing, and brings its schema up.
@@ -92,7 +116,7 @@ impl Opening {
         }
         let readers =
             pool(self.readers).connect_lazy_with(self.options().pragma("query_only", "ON"));
-        Ok(Sql::new(writer, readers, self.hold_max))
+        Ok(Sql::new(writer, readers, Gate::new(self.wait_max), self.hold_max))
     }
 
     /// The steps of the schema, and which of them the file has. Writes nothing.

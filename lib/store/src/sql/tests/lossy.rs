@@ -107,8 +107,7 @@ impl Shop {
     async fn open() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let whole = SqliteStore::open(dir.path().join("hapax.db")).await.unwrap();
-        let shared = whole.shared();
-        let sql = Sql::<Lossy>::new(shared.writer.clone(), shared.readers.clone(), shared.hold_max);
+        let sql = Sql::<Lossy>::beside(&whole);
         sql.write("set_up", async |mut tx: Tx<Lossy>| {
             sqlx::query("CREATE TABLE orders (item INTEGER NOT NULL)").execute(&mut **tx).await?;
             Ok::<_, Error>(())

@@ -98,8 +98,7 @@ impl Files {
     async fn set(&self) -> Sql<Bent> {
         let dir = tempfile::tempdir().unwrap();
         let right = SqliteStore::open(dir.path().join("hapax.db")).await.unwrap();
-        let shared = right.shared();
-        let sql = Sql::<Bent>::new(shared.writer.clone(), shared.readers.clone(), shared.hold_max);
+        let sql = Sql::<Bent>::beside(&right);
         self.0.lock().unwrap().push((dir, sql.clone()));
         // A clock in the future stands still unless it is moved.
         self.move_on(Duration::from_secs(1_000_000)).await;

@@ -235,8 +235,7 @@ impl<D: Dialect<Db = sqlx::Sqlite>> Ground<D> {
     pub(super) async fn open() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let sqlite = SqliteStore::open(dir.path().join("hapax.db")).await.unwrap();
-        let shared = sqlite.shared();
-        let sql = Sql::<D>::new(shared.writer.clone(), shared.readers.clone(), shared.hold_max);
+        let sql = Sql::<D>::beside(&sqlite);
         let ground = Self { _dir: dir, sql };
         // What is compared is what the statements do, not whether it is flushed.
         sqlx::query("PRAGMA synchronous = OFF").execute(&ground.sql.shared().writer).await.unwrap();
