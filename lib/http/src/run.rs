@@ -19,7 +19,7 @@ use std::{
 
 use axum::{BoxError, body::Body, response::IntoResponse};
 use bytes::Bytes;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use http::{HeaderValue, Request, Response, request};
 use http_body::Body as HttpBody;
 use tower::Service;
@@ -51,32 +51,39 @@ pub(crate) struct Guarded {
 
 impl Guarded {
     /// Does the work and closes the record.
-    pub(crate) async fn run<S, B, R>(
-        self,
+    pub(crate) fn run<S, B, R>(
+        self: Box<Self>,
         lease: Lease,
         inner: S,
         mut request: Request<B>,
-    ) -> Result<Response<Body>, S::Error>
+    ) -> impl Future<Output = Result<Response<Body>, S::Error>>
     where
         S: Service<Request<B>, Response = Response<R>>,
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let clock = self.settings.operation.clock();
-        let began_at = clock.now();
+        let began_at = self.settings.operation.clock().now();
         let idempotent =
             Idempotent::new(lease, &self.settings, self.sent.key.clone(), self.request_id.clone());
         request.extensions_mut().insert(idempotent.clone());
-        // Nothing of it is used again after a panic.
-        let working = AssertUnwindSafe(self.work(inner, request, &idempotent));
-        let worked = working.catch_unwind().await;
-        self.settings.latency.learn(clock.now().saturating_duration_since(began_at));
-        let lease = idempotent.take_lease();
-        match (worked, lease) {
-            (Ok(Ok(Worked::Final(answer))), Some(lease)) => Ok(self.complete(lease, answer).await),
-            // Boxed, since it is rare and the size of every run.
-            (Ok(worked), lease) => Box::pin(self.end(lease, worked)).await,
-            (Err(_), lease) => Box::pin(self.end(lease, Ok(Worked::Broken))).await,
+        async move {
+            // Nothing of it is used again after a panic.
+            let working = async {
+                let response = answer(inner, request).await?;
+                Ok(self.judged(response, &idempotent).await)
+            };
+            let worked = AssertUnwindSafe(working).catch_unwind().await;
+            let now = self.settings.operation.clock().now();
+            self.settings.latency.learn(now.saturating_duration_since(began_at));
+            match (worked, idempotent.take_lease()) {
+                (Ok(Ok(Worked::Final(answer))), Some(lease)) => {
+                    let stored = lease.complete(answer.outcome).await;
+                    Ok(self.completed(stored, answer.response).await)
+                }
+                // Boxed, since it is rare and the size of every run.
+                (Ok(worked), lease) => Box::pin(self.end(lease, worked)).await,
+                (Err(_), lease) => Box::pin(self.end(lease, Ok(Worked::Broken))).await,
+            }
         }
     }
 
@@ -107,33 +114,22 @@ impl Guarded {
     }
 
     /// The handler's answer, with as much of its body as is stored.
-    async fn work<S, B, R>(
-        &self,
-        inner: S,
-        request: Request<B>,
-        idempotent: &Idempotent,
-    ) -> Result<Worked, S::Error>
-    where
-        S: Service<Request<B>, Response = Response<R>>,
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
-        let mut response = answer(inner, request).await?;
+    async fn judged(&self, mut response: Response<Body>, idempotent: &Idempotent) -> Worked {
         let declared = response.extensions_mut().remove::<Ended>();
         let ended = declared.unwrap_or_else(|| {
             judge(response.status(), idempotent.progress(), &self.settings.refusals)
         });
         if ended != Ended::Final {
-            return Ok(Worked::Other(ended, response));
+            return Worked::Other(ended, response);
         }
         let about = self.settings.about(self.request_id.as_ref());
         let gathered = gather(&about, response, self.settings.operation.outcome_bytes_max()).await;
-        Ok(gathered.map_or(Worked::Broken, Worked::Final))
+        gathered.map_or(Worked::Broken, Worked::Final)
     }
 
     /// Asks about a dead attempt, then gives its answer or does the work.
     pub(crate) async fn verify<S, B, R>(
-        self,
+        self: Box<Self>,
         lease: Lease,
         inner: S,
         parts: request::Parts,
@@ -163,7 +159,8 @@ impl Guarded {
                 let bytes_max = self.settings.operation.outcome_bytes_max();
                 let outcome = about.whole(&response, bytes_max);
                 let response = self.stored(&outcome);
-                Ok(self.complete(lease, Gathered { outcome, response }).await)
+                let stored = lease.complete(outcome).await;
+                Ok(self.completed(stored, response).await)
             }
             Verdict::Unclear => {
                 self.report(lease.hand_on().await);
@@ -182,10 +179,13 @@ impl Guarded {
         self.report(closed);
     }
 
-    /// Stores the outcome and gives the answer, unless another attempt was faster.
-    async fn complete(&self, lease: Lease, answer: Gathered) -> Response<Body> {
-        let Gathered { outcome, response } = answer;
-        match lease.complete(outcome).await {
+    /// Gives the answer that was to be stored, unless another attempt was faster.
+    async fn completed(
+        &self,
+        stored: Result<(), Error>,
+        response: Response<Body>,
+    ) -> Response<Body> {
+        match stored {
             Ok(()) => self.echo(response),
             Err(error) if error.kind() == Kind::Fenced => Box::pin(self.overtaken()).await,
             Err(error) => {
@@ -301,17 +301,17 @@ enum Worked {
 /// When a held record is worth another look: a reconciler or a person is not faster.
 const HELD_RETRY: Duration = Duration::from_secs(10);
 
-/// Calls the service; a panic in `call` is caught like one in its future.
-pub(crate) async fn answer<S, B, R>(
+/// Calls the service. Called inside a future, a panic in `call` is caught like one in the answer.
+pub(crate) fn answer<S, B, R>(
     mut inner: S,
     request: Request<B>,
-) -> Result<Response<Body>, S::Error>
+) -> impl Future<Output = Result<Response<Body>, S::Error>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: HttpBody<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    inner.call(request).await.map(|response| response.map(Body::new))
+    inner.call(request).map_ok(|response| response.map(Body::new))
 }
 
 /// How long the work of an operation takes: a moving average, for `Retry-After`.

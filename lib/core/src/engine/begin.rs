@@ -66,8 +66,8 @@ impl Call {
     ///
     /// # Cancellation
     /// Safe: a claim that was granted to a caller who is gone is released.
-    pub async fn begin(self) -> Result<Begin, Error> {
-        let begun = self.settle_place().await;
+    pub async fn begin(&self) -> Result<Begin, Error> {
+        let begun = self.take_place().await;
         let shared = &self.operation.shared;
         let event = match &begun {
             Ok(Begin::Run(lease) | Begin::Verify(lease)) => {
@@ -84,7 +84,7 @@ impl Call {
         begun
     }
 
-    async fn settle_place(&self) -> Result<Begin, Error> {
+    async fn take_place(&self) -> Result<Begin, Error> {
         let shared = &self.operation.shared;
         let patience = match self.busy {
             Busy::Refuse => Duration::ZERO,

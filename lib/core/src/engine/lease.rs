@@ -188,9 +188,9 @@ impl Lease {
     /// # Errors
     /// [`Kind::Fenced`] if another attempt has taken over; the outcome is then discarded.
     /// [`Kind::Unsure`] if the store did not confirm in time; it is tried on in the background.
-    pub async fn complete(self, outcome: Outcome) -> Result<(), Error> {
+    pub fn complete(self, outcome: Outcome) -> impl Future<Output = Result<(), Error>> + Send {
         let (fence, retention) = (self.fence(), self.held.work.retention());
-        self.end(Step::Complete { fence, outcome, retention }).await
+        self.end(Step::Complete { fence, outcome, retention })
     }
 
     /// Gives the work back: surely no effect. The same key may come with another request.
@@ -250,10 +250,9 @@ impl Lease {
         Sealing { held: self.held }
     }
 
-    async fn end(mut self, step: Step) -> Result<(), Error> {
+    fn end(mut self, step: Step) -> impl Future<Output = Result<(), Error>> + Send {
         self.held.unwatch();
-        let ending = Ending { work: Some((self.held, step)) };
-        ending.run().await
+        Ending { work: Some((self.held, step)) }.run()
     }
 }
 

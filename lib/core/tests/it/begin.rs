@@ -4,7 +4,9 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::poll;
 
-use crate::bench::{Bench, LEASE, PausedClock, Slow, call, first, lease, pass, prints, value};
+use crate::bench::{
+    Bench, LEASE, PausedClock, Slow, begun, call, first, lease, pass, prints, value,
+};
 use hapax_contract::{Asked, Delivery};
 use hapax_core::{
     Begin, Class, Clock, Effect, Hapax, Kind, Policy, State, Status,
@@ -17,7 +19,7 @@ async fn a_caller_that_goes_away_leaves_no_claim() {
     let operation = bench.declare(Effect::Opaque);
     slow.close();
     {
-        let mut begun = pin!(call(&operation, "gone").begin());
+        let mut begun = pin!(begun(call(&operation, "gone")));
         assert!(poll!(&mut begun).is_pending());
         assert_eq!(bench.counted.count("claim"), 1, "the claim has reached the store");
     }
@@ -37,7 +39,7 @@ async fn a_caller_that_goes_away_before_its_claim_arrives_leaves_no_claim() {
     let (bench, line) = Bench::lossy(first("claim", 1, Delivery::Late));
     let operation = bench.declare(Effect::Opaque);
     {
-        let mut begun = pin!(call(&operation, "gone").begin());
+        let mut begun = pin!(begun(call(&operation, "gone")));
         assert!(poll!(&mut begun).is_pending(), "it is asked again after a pause");
     }
     bench.hapax.drain().await;
@@ -58,7 +60,7 @@ async fn a_take_over_whose_caller_goes_away_is_handed_on_as_it_was_found() {
     first.hand_on().await.unwrap();
     slow.close();
     {
-        let mut begun = pin!(call(&operation, "gone").prints(prints("request")).begin());
+        let mut begun = pin!(begun(call(&operation, "gone").prints(prints("request"))));
         assert!(poll!(&mut begun).is_pending());
     }
     slow.open();
@@ -127,7 +129,7 @@ async fn a_waiter_gets_the_answer_of_another_process() {
     let twin = bench.twin();
     let (here, there) = (bench.declare(Effect::Opaque), twin.declare(Effect::Opaque));
     let working = lease(call(&there, "shared")).await;
-    let waiting = call(&here, "shared").wait(Duration::from_secs(60)).begin();
+    let waiting = begun(call(&here, "shared").wait(Duration::from_secs(60)));
     let work = async {
         pass(Duration::from_secs(20)).await;
         working.complete(value("from there")).await.unwrap();

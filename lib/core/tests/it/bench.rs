@@ -14,8 +14,9 @@ use tokio::sync::watch;
 
 use hapax_contract::{Asked, Delivery, FaultStore};
 use hapax_core::{
-    Begin, BusinessKey, Call, Clock, Effect, Fingerprint, Hapax, Happening, Id, Lease, Observer,
-    Operation, OperationName, Outcome, Policy, Prints, Record, SystemClock, Tenant, Timestamp,
+    Begin, BusinessKey, Call, Clock, Effect, Error, Fingerprint, Hapax, Happening, Id, Lease,
+    Observer, Operation, OperationName, Outcome, Policy, Prints, Record, SystemClock, Tenant,
+    Timestamp,
     store::{
         Answer, Capabilities, Entry, Fault, Found, MemoryStore, Page, RECORDS_MAX, Scan, Step,
         Store,
@@ -122,6 +123,11 @@ impl Bench {
     pub(crate) async fn found(&self, id: Id) -> Found {
         self.memory.look(vec![id]).await.remove(0).unwrap()
     }
+}
+
+/// Begins a call that nobody keeps.
+pub(crate) async fn begun(call: Call) -> Result<Begin, Error> {
+    call.begin().await
 }
 
 /// The call of `operation` on one key.

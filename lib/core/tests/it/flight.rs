@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use futures_util::poll;
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, LEASE, Slow, call, first, lease, others_go_on, pass, prints, value};
+use crate::bench::{
+    Bench, LEASE, Slow, begun, call, first, lease, others_go_on, pass, prints, value,
+};
 use hapax_contract::{Delivery, FaultStore};
 use hapax_core::{
     Begin, Busy, Clock, Effect, Kind, Policy,
@@ -34,7 +36,7 @@ async fn a_follower_gets_the_answer_without_asking_the_store() {
     let running = lease(call(&operation, "key")).await;
     let mut followers = JoinSet::new();
     for _ in 0..100 {
-        followers.spawn(call(&operation, "key").wait(LONG).begin());
+        followers.spawn(begun(call(&operation, "key").wait(LONG)));
     }
     others_go_on().await;
     running.complete(value("the answer")).await.unwrap();
@@ -84,7 +86,7 @@ async fn a_released_key_goes_to_one_of_those_who_wait() {
     let running = lease(call(&operation, "key")).await;
     let mut waiting = JoinSet::new();
     for _ in 0..20 {
-        waiting.spawn(call(&operation, "key").wait(LONG).begin());
+        waiting.spawn(begun(call(&operation, "key").wait(LONG)));
     }
     others_go_on().await;
     running.release().await.unwrap();
@@ -115,9 +117,9 @@ async fn a_leader_that_goes_away_hands_its_seat_on() {
     let (here, there) = (bench.declare(Effect::Opaque), twin.declare(Effect::Opaque));
     let working = lease(call(&there, "key")).await;
     let follower = {
-        let mut leader = Box::pin(call(&here, "key").wait(LONG).begin());
+        let mut leader = Box::pin(begun(call(&here, "key").wait(LONG)));
         assert!(poll!(&mut leader).is_pending());
-        let mut follower = Box::pin(call(&here, "key").wait(LONG).begin());
+        let mut follower = Box::pin(begun(call(&here, "key").wait(LONG)));
         assert!(poll!(&mut follower).is_pending());
         follower
     };
@@ -141,8 +143,8 @@ async fn followers_of_a_failed_claim_ask_for_themselves() {
     let slow = slow.unwrap();
     let operation = bench.declare(Effect::Opaque);
     slow.close();
-    let mut leader = Box::pin(call(&operation, "key").begin());
-    let mut follower = Box::pin(call(&operation, "key").begin());
+    let mut leader = Box::pin(begun(call(&operation, "key")));
+    let mut follower = Box::pin(begun(call(&operation, "key")));
     assert!(poll!(&mut leader).is_pending() && poll!(&mut follower).is_pending());
     slow.open();
     let (leader, follower) = futures_util::join!(leader, follower);
@@ -158,7 +160,7 @@ async fn a_lost_lease_frees_those_who_wait_for_it() {
     let effect = Effect::Transactional;
     let (here, there) = (bench.declare(effect), twin.declare(effect));
     let zombie = lease(call(&here, "key")).await;
-    let mut waiter = Box::pin(call(&here, "key").wait(LONG).begin());
+    let mut waiter = Box::pin(begun(call(&here, "key").wait(LONG)));
     assert!(poll!(&mut waiter).is_pending());
 
     let step = Step::Renew { fence: zombie.fence(), lease: Duration::ZERO };

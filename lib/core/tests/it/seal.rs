@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bench::{Bench, LEASE, call, lease, pass, value};
+use crate::bench::{Bench, LEASE, begun, call, lease, pass, value};
 use hapax_contract::{Asked, Delivery};
 use hapax_core::{
     Begin, Effect, Kind, Resolved, Status,
@@ -15,7 +15,7 @@ async fn a_commit_that_was_answered_shows_to_those_who_wait() {
     let operation = bench.declare(Effect::Transactional);
     let sealing = lease(call(&operation, "key")).await.seal();
     let (fence, retention) = (sealing.fence(), sealing.retention());
-    let mut waiter = Box::pin(call(&operation, "key").wait(LEASE).begin());
+    let mut waiter = Box::pin(begun(call(&operation, "key").wait(LEASE)));
     assert!(futures_util::poll!(&mut waiter).is_pending());
     // The transaction commits its own write.
     let step = Step::Complete { fence, outcome: value("done"), retention };

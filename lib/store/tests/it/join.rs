@@ -113,7 +113,7 @@ async fn a_caller_may_commit_by_itself_and_say_so() {
     let (order, pool) = (stage.operation(policy()), pool(&stage).await);
     let lease = lease(&order).await;
     let waiting = order.business(tenant(), key("1001")).wait(Duration::from_secs(20));
-    let waiting = tokio::spawn(waiting.begin());
+    let waiting = tokio::spawn(async move { waiting.begin().await });
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let joined = stage.sql.join(lease, &mut tx).await.unwrap();
     let sealed = joined.seal(&mut tx, &"done").await.unwrap();
