@@ -99,16 +99,6 @@ impl Sum {
         self.0
     }
 
-    /// The sum after one more movement; nothing if that exceeds [`MINOR_MAX`].
-    pub fn plus(self, amount: Amount) -> Option<Self> {
-        self.0.checked_add(amount.0).and_then(|minor| Self::from_minor(minor).ok())
-    }
-
-    /// The sum without a movement; nothing if the sum is smaller than that.
-    pub fn minus(self, amount: Amount) -> Option<Self> {
-        self.0.checked_sub(amount.0).and_then(|minor| Self::from_minor(minor).ok())
-    }
-
     /// The sum as one movement; nothing if it is zero.
     pub fn amount(self) -> Option<Amount> {
         Amount::from_minor(self.0).ok()
@@ -299,14 +289,5 @@ mod tests {
         assert_eq!(Sum::parse("0.00", Currency::Cny), Ok(Sum::ZERO));
         assert_eq!(Sum::ZERO.amount(), None);
         assert_eq!(Sum::from_minor(-1), Err(Malformed::Negative));
-    }
-
-    #[test]
-    fn a_sum_never_falls_below_zero_nor_rises_above_the_bound() {
-        let one = Amount::from_minor(1).unwrap();
-        let most = Sum::from_minor(MINOR_MAX).unwrap();
-        assert_eq!(Sum::ZERO.minus(one), None);
-        assert_eq!(most.plus(one), None);
-        assert_eq!(Sum::ZERO.plus(one).and_then(|sum| sum.minus(one)), Some(Sum::ZERO));
     }
 }

@@ -17,7 +17,7 @@ mod token;
 mod view;
 mod who;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Router, middleware,
@@ -44,7 +44,6 @@ pub(crate) fn create_layer(desk: &Desk) -> IdempotencyLayer {
     IdempotencyLayer::new(desk.create.clone(), who::caller)
         .in_flight(InFlight::accept())
         .status_at(STATUS_PATH)
-        .wait_max(Duration::from_secs(10))
         .body_time_max(desk.config.periods.body_timeout.0)
 }
 

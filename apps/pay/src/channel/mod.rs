@@ -22,6 +22,4 @@ pub use notice::{Event, Mismatch, Notice, Received, Refused, Untrusted};
 pub use number::{MalformedNumber, PaymentNo, RefundNo};
 pub use port::Channel;
 pub use request::{Frozen, Purchase, Refund, Subject, Unfit, Way};
-pub use trade::{
-    PayData, REFUND_ASK_AFTER, RefundSeen, RefundTaken, Trade, TradeSeen, TradeStatus,
-};
+pub use trade::{PayData, RefundSeen, RefundTaken, Trade, TradeSeen, TradeStatus};

@@ -40,7 +40,8 @@ pub trait Channel: Send + Sync + 'static {
     /// Sends a frozen refund.
     fn refund<'a>(&'a self, frozen: &'a Frozen) -> BoxFuture<'a, Call<RefundTaken>>;
 
-    /// Asks for one refund, no earlier than [`REFUND_ASK_AFTER`](super::REFUND_ASK_AFTER).
+    /// Asks for one refund, no earlier than ten seconds after it was sent: before that the answer
+    /// may not have the refund although it was made (Alipay, refund query).
     fn query_refund<'a>(
         &'a self,
         payment_no: &'a PaymentNo,

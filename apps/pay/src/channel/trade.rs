@@ -1,16 +1,11 @@
 //! What a channel tells about trades and refunds.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use crate::{
     beijing::Moment,
     money::{Amount, Sum},
 };
-
-/// How long to wait after a refund call before asking for the refund.
-///
-/// Alipay asks for 10 s; earlier the answer may not have the refund although it was made.
-pub const REFUND_ASK_AFTER: Duration = Duration::from_secs(10);
 
 /// What the buyer needs in order to pay. An address is signed, so it does not print.
 #[derive(Clone, PartialEq, Eq)]

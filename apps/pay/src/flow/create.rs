@@ -123,9 +123,7 @@ impl Desk {
         }
         match self.existing(wanted).await? {
             Some(Opened::Conflict(conflicts)) => Ok(Some(Created::Conflict(conflicts))),
-            Some(Opened::Paid(payment) | Opened::Open(payment) | Opened::Fresh(payment))
-                if payment.pay_data.is_some() =>
-            {
+            Some(Opened::Paid(payment) | Opened::Open(payment)) if payment.pay_data.is_some() => {
                 Ok(Some(Created::Ready { payment, is_fresh: false }))
             }
             _ => Ok(None),

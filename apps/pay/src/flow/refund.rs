@@ -52,7 +52,7 @@ impl Desk {
             Requested::New(written) => {
                 Ok(Requested::New(Box::new(self.drive_and_look(&written).await?)))
             }
-            Requested::Known(written) if !books::is_over(&written) => {
+            Requested::Known(written) if !written.status.is_final() => {
                 Ok(Requested::Known(Box::new(self.drive_and_look(&written).await?)))
             }
             settled @ (Requested::Known(_)

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Kind},
     money::{Amount, Currency, Sum},
     payment,
-    refund::{self, Fact, Origin, Status},
+    refund::{self, Fact, Origin},
 };
 use hapax::{Tenant, Timestamp};
 
@@ -214,9 +214,4 @@ async fn advance(
     let entity = format!("{}/{}", refund.tenant.as_str(), refund.refund_no.as_str());
     post::journal(tx, &refund::MACHINE, &entity, refund.version, refund.status, fact).await?;
     Ok(Some(Refund { status, version: refund.version + 1, ..refund.clone() }))
-}
-
-/// Whether nothing changes any more.
-pub(crate) fn is_over(refund: &Refund) -> bool {
-    matches!(refund.status, Status::Done | Status::Refused)
 }

@@ -257,7 +257,7 @@ struct Queue<'a> {
     /// Rings from before the lock was asked for, so that no release falls in between.
     freed: Option<BoxFuture<'static, ()>>,
     /// Asked for and not answered: perhaps ours.
-    is_open: bool,
+    is_unanswered: bool,
     is_contended: bool,
 }
 
@@ -277,7 +277,7 @@ impl<'a> Queue<'a> {
             give_up_at: entered_at + wait,
             pause: POLL_MIN,
             freed: None,
-            is_open: false,
+            is_unanswered: false,
             is_contended: false,
         })
     }
@@ -286,17 +286,17 @@ impl<'a> Queue<'a> {
     async fn ask(&mut self) -> Result<Asked, Error> {
         loop {
             self.freed = Some(self.stile.locks.freed(self.name));
-            self.is_open = true;
+            self.is_unanswered = true;
             let sent_at = self.stile.clock.now();
             let fault = match self.send().await {
                 Ok(Hold::Mine { fence }) => {
-                    self.is_open = false;
+                    self.is_unanswered = false;
                     let waited = self.stile.clock.now().duration_since(self.entered_at);
                     self.stile.witness.see(&Happening::Gained { waited });
                     return Ok(Asked::Mine(self.hold(fence, sent_at)));
                 }
                 Ok(Hold::Taken { until, now }) => {
-                    self.is_open = false;
+                    self.is_unanswered = false;
                     if !std::mem::replace(&mut self.is_contended, true) {
                         self.stile.witness.see(&Happening::Contended);
                     }
@@ -349,7 +349,7 @@ impl<'a> Queue<'a> {
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
         // The caller is gone, or never had an answer: the lock may be ours without a guard.
-        if self.is_open && tokio::runtime::Handle::try_current().is_ok() {
+        if self.is_unanswered && tokio::runtime::Handle::try_current().is_ok() {
             drop(self.stile.locks.release(self.name, self.owner));
         }
     }

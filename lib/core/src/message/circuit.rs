@@ -71,12 +71,12 @@ impl Circuits {
     }
 
     /// The receiver answered. `true`: it had been down.
-    pub(super) fn is_up(&mut self, line: &Line) -> bool {
+    pub(super) fn answered(&mut self, line: &Line) -> bool {
         self.lines.remove(line).is_some_and(|failing| failing.is_down())
     }
 
     /// The receiver did not answer. How long to leave it alone, and whether it has just gone down.
-    pub(super) fn is_away(&mut self, line: &Line, now: Instant, random: u32) -> (Duration, bool) {
+    pub(super) fn failed(&mut self, line: &Line, now: Instant, random: u32) -> (Duration, bool) {
         self.make_room(line);
         let fresh = || Failing { in_a_row: 0, ask_at: now, is_probed: false };
         let failing = self.lines.entry(line.clone()).or_insert_with(fresh);
@@ -131,7 +131,7 @@ mod tests {
 
     fn down(circuits: &mut Circuits, line: &Line, now: Instant) {
         for nth in 1..=IN_A_ROW_MAX {
-            let (_, has_gone_down) = circuits.is_away(line, now, 0);
+            let (_, has_gone_down) = circuits.failed(line, now, 0);
             assert_eq!(has_gone_down, nth == IN_A_ROW_MAX);
         }
     }
@@ -139,11 +139,11 @@ mod tests {
     #[test]
     fn one_failure_alone_stops_nobody() {
         let (mut circuits, line, now) = circuits();
-        circuits.is_away(&line, now, 0);
-        circuits.is_away(&line, now, 0);
+        circuits.failed(&line, now, 0);
+        circuits.failed(&line, now, 0);
         assert_eq!(circuits.pass(&line, now, PROBE), Pass::Send);
-        assert!(!circuits.is_up(&line), "it was never down");
-        circuits.is_away(&line, now, 0);
+        assert!(!circuits.answered(&line), "it was never down");
+        circuits.failed(&line, now, 0);
         assert_eq!(circuits.pass(&line, now, PROBE), Pass::Send, "not three in a row");
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let later = now + SECOND;
         assert_eq!(circuits.pass(&line, later, PROBE), Pass::Send);
         assert_eq!(circuits.pass(&line, later, PROBE), Pass::Wait(PROBE));
-        assert!(circuits.is_up(&line));
+        assert!(circuits.answered(&line));
         assert_eq!(circuits.pass(&line, later, PROBE), Pass::Send);
     }
 
@@ -164,12 +164,12 @@ mod tests {
         let (mut circuits, line, mut now) = circuits();
         down(&mut circuits, &line, now);
         for _ in 0..50 {
-            assert_eq!(circuits.is_away(&line, now, 0), (SECOND, false), "from before");
+            assert_eq!(circuits.failed(&line, now, 0), (SECOND, false), "from before");
         }
         for expected in [2, 4, 8, 16, 30, 30] {
             now += circuits.next_probe(1, now);
             assert_eq!(circuits.pass(&line, now, PROBE), Pass::Send);
-            assert_eq!(circuits.is_away(&line, now, 0), (SECOND * expected, false));
+            assert_eq!(circuits.failed(&line, now, 0), (SECOND * expected, false));
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (mut circuits, _, now) = circuits();
         for at in 0..DOWN_MAX + 10 {
-            circuits.is_away(&(0, Some(at.to_string())), now, 0);
+            circuits.failed(&(0, Some(at.to_string())), now, 0);
         }
         assert_eq!(circuits.lines.len(), DOWN_MAX);
     }

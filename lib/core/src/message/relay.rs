@@ -358,7 +358,7 @@ impl Office {
         let sent = self.send(transport.as_ref(), &delivery).await;
         let (id, token) = (delivery.message.id, delivery.token);
         let outbox = &self.relay.outbox;
-        if !matches!(sent, Err(SendError::Away { .. })) && self.circuits().is_up(&line) {
+        if !matches!(sent, Err(SendError::Away { .. })) && self.circuits().answered(&line) {
             tracing::info!("a receiver of messages is up again");
             self.see(&Happening::WayUp);
         }
@@ -374,7 +374,7 @@ impl Office {
             Err(SendError::Malformed { why }) => self.bury(&delivery, &why).await,
             Err(SendError::Away { why }) => {
                 let now = self.clock().now();
-                let (pause, has_gone_down) = self.circuits().is_away(&line, now, random());
+                let (pause, has_gone_down) = self.circuits().failed(&line, now, random());
                 if has_gone_down {
                     tracing::warn!(why, "a receiver of messages is down");
                     self.see(&Happening::WayDown);

@@ -16,7 +16,7 @@ use super::{
     fate::Fate,
     seal,
     store::{Sql, finished},
-    tx::{Turn, Tx, lend},
+    tx::{Played, Tx, lend},
     write::{RERUN_PAUSES, RUNS_MAX},
 };
 use crate::error::{Error, Kind};
@@ -206,7 +206,7 @@ where
         Err(error) => return Err(Failed::lost(error)),
     };
     let error = match said {
-        Turn::Ended(Ok(end)) => {
+        Played::Ended(Ok(end)) => {
             let finish = commit(sql, lease, tx, end).await;
             drop(turn);
             return match finish {
@@ -215,12 +215,12 @@ where
                 Committing::Unsure(sealing, said) => resolve(sealing, said).await,
             };
         }
-        Turn::Panicked => {
+        Played::Panicked => {
             sql.rollback(tx).await;
             return Err(Failed::lost(Error::new(Kind::Panicked, "run the closure")));
         }
-        Turn::Late => Error::new(Kind::Late, "run the closure").into(),
-        Turn::Ended(Err(error)) => error,
+        Played::Late => Error::new(Kind::Late, "run the closure").into(),
+        Played::Ended(Err(error)) => error,
     };
     sql.rollback(tx).await;
     Err(Failed::undone(error, Some(lease)))

@@ -123,8 +123,8 @@ impl<D: Dialect> Home<D> {
     }
 }
 
-/// How the turn of a closure ended.
-pub(super) enum Turn<R> {
+/// How the work of a closure ended.
+pub(super) enum Played<R> {
     /// It said something.
     Ended(R),
     /// It panicked.
@@ -142,7 +142,7 @@ pub(super) async fn lend<D, R, F, W>(
     mut tx: Open<D>,
     work: F,
     longest: Duration,
-) -> Result<(Turn<R>, Open<D>), Error>
+) -> Result<(Played<R>, Open<D>), Error>
 where
     D: Dialect,
     F: FnOnce(Tx<D>) -> W,
@@ -166,7 +166,7 @@ where
     }
 }
 
-async fn play<D, R, F, W>(tx: Tx<D>, work: F, longest: Duration) -> Turn<R>
+async fn play<D, R, F, W>(tx: Tx<D>, work: F, longest: Duration) -> Played<R>
 where
     D: Dialect,
     F: FnOnce(Tx<D>) -> W,
@@ -175,9 +175,9 @@ where
     // The future is not polled again after a panic, and the transaction comes home as it drops.
     let played = AssertUnwindSafe(async move { work(tx).await }).catch_unwind();
     match select(pin!(played), SystemClock.sleep(longest)).await {
-        Either::Left((Ok(said), _)) => Turn::Ended(said),
-        Either::Left((Err(_), _)) => Turn::Panicked,
+        Either::Left((Ok(said), _)) => Played::Ended(said),
+        Either::Left((Err(_), _)) => Played::Panicked,
         // Dropping the work rolls its statements back with the transaction.
-        Either::Right(_) => Turn::Late,
+        Either::Right(_) => Played::Late,
     }
 }

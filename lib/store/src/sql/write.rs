@@ -6,7 +6,7 @@ use super::{
     dialect::Dialect,
     fate::Fate,
     store::{Sql, finished},
-    tx::{Turn, Tx, lend},
+    tx::{Played, Tx, lend},
 };
 use crate::error::{Error, Kind};
 use hapax_core::{Clock, SystemClock, backoff};
@@ -94,20 +94,20 @@ where
     let tx = sql.begin(name).await?;
     let (turn, tx) = lend(sql, tx, work, sql.shared().hold_max).await?;
     match turn {
-        Turn::Ended(Ok(said)) => {
+        Played::Ended(Ok(said)) => {
             sql.commit(tx).await?;
             sql.announce();
             Ok(said)
         }
-        Turn::Ended(Err(error)) => {
+        Played::Ended(Err(error)) => {
             sql.rollback(tx).await;
             Err(error)
         }
-        Turn::Panicked => {
+        Played::Panicked => {
             sql.rollback(tx).await;
             Err(Error::new(Kind::Panicked, name).into())
         }
-        Turn::Late => {
+        Played::Late => {
             sql.rollback(tx).await;
             Err(Error::new(Kind::Late, name).into())
         }
