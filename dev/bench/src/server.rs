@@ -99,7 +99,10 @@ async fn serve(variant: Variant) -> anyhow::Result<()> {
         }
     };
     let executions = Arc::new(Executions::new());
-    let app = guarded.route("/executions", get(told)).with_state(executions);
+    // What an application's authentication leaves, guarded or not.
+    let caller = Caller::parse("acme", "till-1")?;
+    let app =
+        guarded.layer(Extension(caller)).route("/executions", get(told)).with_state(executions);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     writeln!(std::io::stdout(), "{}", listener.local_addr()?.port())?;
     let parent = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
@@ -115,13 +118,11 @@ fn router() -> Router<Arc<Executions>> {
     Router::new().route("/orders", post(place))
 }
 
-/// The layer, with the extension that an application's authentication would have left.
+/// The layer.
 fn guard(store: Arc<dyn Store>) -> anyhow::Result<Router<Arc<Executions>>> {
     let hapax = Hapax::new(store);
     let operation = hapax.declare("order.place", Policy::new(Effect::Opaque))?;
-    let layer = IdempotencyLayer::new(operation, FromExtension);
-    let caller = Caller::parse("acme", "till-1")?;
-    Ok(router().layer(layer).layer(Extension(caller)))
+    Ok(router().layer(IdempotencyLayer::new(operation, FromExtension)))
 }
 
 /// As little as a handler can do: it counts itself.
