@@ -48,10 +48,12 @@ pub(crate) struct CreatePayment {
     #[serde(default)]
     repurchase: bool,
     /// Who pays; required with a token.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
+    #[expect(dead_code, reason = "read with the token, and part of what is compared")]
     user: Option<String>,
     /// In which session; required with a token.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
+    #[expect(dead_code, reason = "read with the token, and part of what is compared")]
     session: Option<String>,
 }
 

@@ -25,7 +25,7 @@ use crate::{
     merchant::Merchant,
 };
 use hapax::{
-    Tenant, Timestamp, Work,
+    Tenant, Work,
     http::{Ended, Idempotent, Problem},
 };
 
@@ -64,9 +64,12 @@ pub(super) async fn create(
         return refuse(&idempotent, Problem::of(&CHANNEL_MISSING));
     }
     idempotent.enter();
-    let wanted = wanted(&me, creation, idempotent.since());
-    let asked = || kept(&sent);
-    match app.desk.create(wanted, expires_in, asked, &idempotent).await {
+    let wanted = wanted(&me, creation);
+    let request = match kept(&sent) {
+        Ok(request) => request,
+        Err(error) => return (Ended::NoEffect, problem::failed(&error)).into_response(),
+    };
+    match app.desk.create(wanted, expires_in, &request, &idempotent).await {
         Ok(Created::Unfit(why)) => refuse(&idempotent, problem::body_invalid(why.to_string())),
         // Not decided: nothing is stored, and whoever comes next goes on.
         Ok(Created::Processing { retry_after }) => {
@@ -105,30 +108,31 @@ fn expires_in(desk: &Desk, sent: &CreatePayment) -> Result<Duration, String> {
 pub(crate) async fn again(
     desk: &Arc<Desk>,
     tenant: &Tenant,
-    asked: &Bytes,
+    request: &Bytes,
     work: &Work,
 ) -> Result<Created, Error> {
-    let (sent, creation) = read(asked).map_err(Error::corrupt)?;
+    let (sent, creation) = read(request).map_err(Error::corrupt)?;
     let expires_in = expires_in(desk, &sent).map_err(Error::corrupt)?;
     let merchant = desk.merchants.find(tenant);
     let merchant = merchant.ok_or_else(|| Error::corrupt("a request of nobody we know"))?;
-    let wanted = wanted(merchant, creation, work.since());
-    desk.create(wanted, expires_in, || Ok(asked.clone()), work).await
+    desk.create(wanted(merchant, creation), expires_in, request, work).await
 }
 
-/// The request as its recovery point keeps it: without what a body may have between its members.
+/// The request as its recovery point keeps it: what the books need, which is bounded by what
+/// [`read`] takes, and nothing of who asked.
 fn kept(sent: &CreatePayment) -> Result<Bytes, Error> {
     serde_json::to_vec(sent).map(Bytes::from).map_err(Error::corrupt)
 }
 
-fn wanted(me: &Merchant, creation: Creation, since: Timestamp) -> Wanted {
+fn wanted(me: &Merchant, creation: Creation) -> Wanted {
     Wanted {
         tenant: me.tenant.clone(),
         order_id: creation.order_id,
         content: creation.content,
         channel: creation.channel,
         way: creation.way,
-        again_since: creation.is_repurchase.then_some(since),
+        is_repurchase: creation.is_repurchase,
+        again_after: None,
     }
 }
 

@@ -51,6 +51,9 @@ rows! {
         "The payment is not paid", "Only what was paid can be given back.";
     REFUND_CONFLICT = "refund_conflict" CONFLICT false None,
         "The refund number was used for another refund", "Use a new number for another refund.";
+    REFUNDS_UNDER_WAY = "refunds_under_way" CONFLICT true None,
+        "It is not known yet what is left of the payment",
+        "Send the same refund again after `Retry-After`.";
     REFUND_EXCEEDS = "refund_exceeds_payment" UNPROCESSABLE_ENTITY false None,
         "Less than that is left of the payment", "Ask for less.";
     CHANNEL_REFUSED = "channel_refused" UNPROCESSABLE_ENTITY false Some(false),

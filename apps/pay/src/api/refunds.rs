@@ -1,6 +1,6 @@
 //! Refunds: the refund number is the key.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -14,7 +14,9 @@ use super::{
     App,
     body::CreateRefund,
     payments::mine,
-    problem::{self, NOT_FOUND, NOT_REFUNDABLE, REFUND_CONFLICT, REFUND_EXCEEDS},
+    problem::{
+        self, NOT_FOUND, NOT_REFUNDABLE, REFUND_CONFLICT, REFUND_EXCEEDS, REFUNDS_UNDER_WAY,
+    },
     view::RefundView,
     who::Me,
 };
@@ -89,6 +91,9 @@ fn answer(requested: &Requested) -> Response {
         Requested::Known(refund) => shown(refund, StatusCode::OK),
         Requested::Conflict => Problem::of(&REFUND_CONFLICT).into_response(),
         Requested::NotPaid => Problem::of(&NOT_REFUNDABLE).into_response(),
+        Requested::Undecided => {
+            Problem::of(&REFUNDS_UNDER_WAY).retry_after(UNDER_WAY_RETRY).into_response()
+        }
         Requested::TooMuch { left, currency } => {
             let left = left.text(*currency);
             let detail = format!("{left} {} is left of the payment; ask for less", currency.code());
@@ -96,6 +101,9 @@ fn answer(requested: &Requested) -> Response {
         }
     }
 }
+
+/// When refunds under way are usually told of: the channel is asked ten seconds after each.
+const UNDER_WAY_RETRY: Duration = Duration::from_secs(10);
 
 fn shown(refund: &Refund, finished: StatusCode) -> Response {
     let status = match refund.status {

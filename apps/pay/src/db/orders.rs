@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conn, is_one, read, read_amount, read_count, read_currency, read_time, sql};
+use super::{Conn, is_one, read, read_amount, read_count, read_currency, sql};
 use crate::{
     benefit::Code,
     channel::{PaymentNo, Subject},
@@ -21,7 +21,6 @@ pub(crate) struct Order {
     pub(crate) content: Content,
     pub(crate) status: Status,
     pub(crate) paid_by: Option<PaymentNo>,
-    pub(crate) created_at: Timestamp,
 }
 
 impl Order {
@@ -42,7 +41,6 @@ impl Order {
             },
             status: Status::parse(read(row, "status")?).map_err(Error::corrupt)?,
             paid_by: paid_by.map(|no| PaymentNo::parse(&no)).transpose().map_err(Error::corrupt)?,
-            created_at: read_time(row, "created_at")?,
         })
     }
 }

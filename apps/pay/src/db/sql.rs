@@ -10,7 +10,7 @@ ON CONFLICT (tenant, order_id, round) DO NOTHING";
 
 pub(super) const NEWEST_ORDER: &str = "\
 -- newest_order
-SELECT order_id, round, amount, currency, subject, benefits, status, paid_by, created_at
+SELECT order_id, round, amount, currency, subject, benefits, status, paid_by
 FROM pay_orders
 WHERE tenant = ?1 AND order_id = ?2
 ORDER BY round DESC
@@ -18,7 +18,7 @@ LIMIT 1";
 
 pub(super) const ORDER: &str = "\
 -- order
-SELECT order_id, round, amount, currency, subject, benefits, status, paid_by, created_at
+SELECT order_id, round, amount, currency, subject, benefits, status, paid_by
 FROM pay_orders
 WHERE tenant = ?1 AND order_id = ?2 AND round = ?3";
 

@@ -9,7 +9,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Desk, check, notify, on, point::Point};
+use super::{
+    Desk, check, notify, on,
+    point::{Asked, Point, asked_before},
+};
 use crate::{
     channel::{Call, Cause, Frozen, Meaning, Purchase, Refusal, Unfit},
     db::{
@@ -58,24 +61,26 @@ impl Desk {
     /// Opens or finds the attempt for an order and gets it ready to be paid.
     ///
     /// One caller per order works at a time; the others wait a little, look again, and are told
-    /// "processing" if it takes longer. `asked` is what the completer needs to ask the same again.
+    /// "processing" if it takes longer. `request` is what the completer needs to ask the same again.
     pub(crate) async fn create(
         self: &Arc<Self>,
-        wanted: Wanted,
+        mut wanted: Wanted,
         expires_in: Duration,
-        asked: impl FnOnce() -> Result<Bytes, Error>,
+        request: &Bytes,
         work: &Work,
     ) -> Result<Created, Error> {
+        wanted.again_after = self.again_after(&wanted, work).await?;
+        let asked = Asked { again_after: wanted.again_after, request: request.clone() };
         let name = LockName::of(&wanted.tenant, "order", wanted.order_id.as_str());
         let wait = self.config.periods.wait.0;
         let look = async || self.find_ready(&wanted, work).await;
-        let drive = async |_| self.open_and_prepare(&wanted, expires_in, work).await;
+        let drive = async |_| self.open_and_prepare(&wanted, expires_in, &asked, work).await;
         let created = match self.turnstile.once(name, wait, look, drive).await? {
             Once::Worked(created) | Once::Found(created) => created,
             Once::Processing { retry_after } => Created::Processing { retry_after },
         };
         if let Created::Processing { .. } = created {
-            self.adopt(&wanted, asked, work).await?;
+            self.adopt(&wanted, &asked, work).await?;
         }
         Ok(created)
     }
@@ -83,13 +88,8 @@ impl Desk {
     /// Before a request is told to wait: the attempt that it waits for is its answer, also if the
     /// order is bought, closed or bought again before it asks. If there is none yet, or only one
     /// that is being closed, the request itself is kept, and the completer goes on with it.
-    async fn adopt(
-        &self,
-        wanted: &Wanted,
-        asked: impl FnOnce() -> Result<Bytes, Error>,
-        work: &Work,
-    ) -> Result<(), Error> {
-        if self.pointed(work).await?.is_some() {
+    async fn adopt(&self, wanted: &Wanted, asked: &Asked, work: &Work) -> Result<(), Error> {
+        if self.pointed(work).await?.is_some() || asked_before(work)?.is_some() {
             return Ok(());
         }
         let point = match self.existing(wanted).await? {
@@ -98,9 +98,22 @@ impl Desk {
             {
                 Point::Adopted(payment.payment_no)
             }
-            _ => Point::Asked(asked()?),
+            _ => Point::Asked(asked.clone()),
         };
         Ok(work.checkpoint(point.to_bytes()).await?)
+    }
+
+    /// The round that a purchase again follows: the one that was paid when it was first asked.
+    async fn again_after(&self, wanted: &Wanted, work: &Work) -> Result<Option<u32>, Error> {
+        if let Some(asked) = asked_before(work)? {
+            return Ok(asked.again_after);
+        }
+        if !wanted.is_repurchase {
+            return Ok(None);
+        }
+        let mut reader = self.reader().await?;
+        let newest = orders::newest(on(&mut reader), &wanted.tenant, &wanted.order_id).await?;
+        Ok(newest.filter(|order| order.paid_by.is_some()).map(|order| order.round))
     }
 
     /// What the order says to a request. `None`: it has no attempt that counts.
@@ -118,7 +131,7 @@ impl Desk {
     /// What can be answered without any work.
     async fn find_ready(&self, wanted: &Wanted, work: &Work) -> Result<Option<Created>, Error> {
         if let Some((point, payment)) = self.pointed(work).await? {
-            let told = self.told(Some(payment), matches!(point, Point::Own(_)));
+            let told = self.told(Some(payment), matches!(point, Point::Own(..)));
             return Ok((!matches!(told, Created::Processing { .. })).then_some(told));
         }
         match self.existing(wanted).await? {
@@ -134,14 +147,15 @@ impl Desk {
         self: &Arc<Self>,
         wanted: &Wanted,
         expires_in: Duration,
+        asked: &Asked,
         work: &Work,
     ) -> Result<Created, Error> {
         // An earlier try of this very request opened it, or was told to wait for it.
         if let Some((point, payment)) = self.pointed(work).await? {
-            return self.drive(payment, matches!(point, Point::Own(_))).await;
+            return self.drive(payment, matches!(point, Point::Own(..))).await;
         }
         let now = self.now().await?;
-        let draft = match self.draft(wanted, expires_in, work, now).await? {
+        let draft = match self.draft(wanted, expires_in, asked, work, now).await? {
             Ok(draft) => draft,
             Err(why) => return Ok(Created::Unfit(why)),
         };
@@ -179,14 +193,20 @@ impl Desk {
         &self,
         wanted: &Wanted,
         expires_in: Duration,
+        asked: &Asked,
         work: &Work,
         now: Timestamp,
     ) -> Result<Result<Draft, Unfit>, Error> {
-        let payment_no = match work.point().as_ref().map(Point::read).transpose()? {
-            Some(Point::Own(payment_no)) => payment_no,
+        let point = Point::of(work)?;
+        let payment_no = match point {
+            Some(Point::Own(payment_no, _)) => payment_no,
             Some(Point::Adopted(_) | Point::Asked(_)) | None => {
                 let fresh = number::payment_no()?;
-                work.checkpoint(Point::Own(fresh.clone()).to_bytes()).await?;
+                // Who was told to wait, or asked for more than the order says, is not forgotten
+                // before its attempt is written down.
+                let is_owed = matches!(point, Some(Point::Asked(_))) || wanted.is_repurchase;
+                let point = Point::Own(fresh.clone(), is_owed.then(|| asked.clone()));
+                work.checkpoint(point.to_bytes()).await?;
                 fresh
             }
         };

@@ -58,6 +58,7 @@ impl Desk {
             settled @ (Requested::Known(_)
             | Requested::Conflict
             | Requested::NotPaid
+            | Requested::Undecided
             | Requested::TooMuch { .. }) => Ok(settled),
         }
     }

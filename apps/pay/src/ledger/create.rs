@@ -22,15 +22,17 @@ pub(crate) struct Wanted {
     pub(crate) content: Content,
     pub(crate) channel: ChannelKind,
     pub(crate) way: Way,
-    /// If a paid order is to be bought again: since when this is asked.
-    pub(crate) again_since: Option<Timestamp>,
+    /// Whether a paid order is to be bought again.
+    pub(crate) is_repurchase: bool,
+    /// The round that was paid when this was first asked, if another one is to follow it.
+    pub(crate) again_after: Option<u32>,
 }
 
 impl Wanted {
-    /// Whether this asks for another purchase than `order`. A round that was opened since it was
-    /// asked is the one that was asked for, whoever opened it.
+    /// Whether this asks for another purchase than the newest one, `order`. A later round than the
+    /// one that was paid when it was first asked is what was asked for, whoever opened it.
     pub(crate) fn is_after(&self, order: &Order) -> bool {
-        order.paid_by.is_some() && self.again_since.is_some_and(|since| order.created_at < since)
+        self.again_after == Some(order.round)
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Requested {
     Conflict,
     /// The payment is not paid.
     NotPaid,
+    /// Whether that is left shows when the channel has told of the refunds under way.
+    Undecided,
     /// Less than that is left.
     TooMuch {
         /// What is left.
@@ -53,6 +55,11 @@ pub(crate) async fn request(
         return Ok(Requested::NotPaid);
     }
     if !payments::reserve(conn(tx), &new.payment_no, new.amount, now).await? {
+        // What the channel gave back may be what is still set aside here.
+        let booked = payment.refunded.minor() + payment.reserved.minor();
+        if payment.reserved > Sum::ZERO && booked + new.amount.minor() <= payment.amount.minor() {
+            return Ok(Requested::Undecided);
+        }
         let taken = payment.amount.minor() - payment.net_minor() + payment.reserved.minor();
         let left = Sum::from_minor(payment.amount.minor() - taken).unwrap_or(Sum::ZERO);
         return Ok(Requested::TooMuch { left, currency: payment.currency });
@@ -133,7 +140,8 @@ pub(crate) async fn done(
 /// A notice about `payment` names a refund as made.
 ///
 /// The number alone proves nothing: whoever refunds at the channel by hand may choose one that is
-/// in use here. `false`: it is not about a refund of this payment that `total` covers.
+/// in use here. `false`: it is not about a refund of this payment that `total` covers besides those
+/// that are booked; one that was made all the same is asked about.
 pub(super) async fn noticed(
     tx: &mut Tx,
     payment: &Payment,
@@ -143,7 +151,8 @@ pub(super) async fn noticed(
 ) -> Result<bool, Error> {
     let named = refunds::find(conn(tx), &payment.tenant, no).await?;
     let is_told_of = named.is_some_and(|refund| {
-        refund.payment_no == payment.payment_no && Sum::from(refund.amount) <= total
+        let with_it = payment.refunded.minor() + refund.amount.minor();
+        refund.payment_no == payment.payment_no && with_it <= total.minor()
     });
     if is_told_of { done(tx, &payment.tenant, no, now).await } else { Ok(false) }
 }

@@ -8,7 +8,10 @@ use http_body_util::BodyExt;
 use crate::{
     api,
     error::Error,
-    flow::{Desk, point::Point},
+    flow::{
+        Desk,
+        point::{Point, asked_before},
+    },
 };
 use hapax::{Actor, Completer, Identity, Lease, Tenant, http::Ended, store::Ruling};
 
@@ -35,12 +38,12 @@ pub(super) fn completer(desk: &Arc<Desk>) -> Completer {
 /// claim that was taken from it.
 async fn resume(desk: &Arc<Desk>, lease: Lease, tenant: &Tenant) -> Result<(), Error> {
     let created = match desk.pointed(&lease).await? {
-        Some((Point::Own(_), payment)) => desk.drive(payment, true).await?,
+        Some((Point::Own(..), payment)) => desk.drive(payment, true).await?,
         // Its own request, or the sweep, goes on with it.
         Some((_, payment)) => desk.told(Some(payment), false),
-        None => match lease.point().as_ref().map(Point::read).transpose()? {
-            Some(Point::Asked(asked)) => api::create_again(desk, tenant, &asked, &lease).await?,
-            _ => return give_back(desk, lease).await,
+        None => match asked_before(&lease)? {
+            Some(asked) => api::create_again(desk, tenant, &asked.request, &lease).await?,
+            None => return give_back(desk, lease).await,
         },
     };
     let response = api::create_answer(desk, created).await;

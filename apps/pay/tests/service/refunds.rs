@@ -371,6 +371,40 @@ async fn a_notice_is_about_a_refund_only_if_its_total_covers_it() {
     assert_eq!(stage.broken().await, []);
 }
 
+/// The channel's total may hold a refund that is still under way here: nothing is refused for
+/// counting it twice.
+#[tokio::test]
+async fn a_refund_that_may_fit_is_not_refused_while_another_is_under_way() {
+    let stage = Setup::new().callbacks_only().open().await;
+    let shop = stage.shop();
+    let payment = paid(&stage, &shop, "1001", "88.80").await;
+    set_aside(&stage, &payment, "R1", 5000, "sent").await;
+    stage.books.run("UPDATE pay_payments SET given_back = 5000").await;
+    let undecided = shop.refund(&payment, "R2", "38.80").await;
+    assert_eq!(undecided.header("retry-after"), Some("10"));
+    assert_eq!(undecided.refused(409, "refunds_under_way")["retryable"], json!(true));
+    let more = shop.refund(&payment, "R3", "38.81").await;
+    more.refused(422, "refund_exceeds_payment");
+    assert_eq!(stage.books.count("pay_refunds", "refund_no <> 'R1'").await, 0);
+}
+
+/// A number that is in use here may also be chosen by hand for another amount: only a total that
+/// covers all that is booked tells of it.
+#[tokio::test]
+async fn a_total_that_other_refunds_explain_tells_nothing_of_this_one() {
+    let stage = Setup::new().callbacks_only().open().await;
+    let shop = stage.shop();
+    let payment = paid(&stage, &shop, "1001", "88.80").await;
+    set_aside(&stage, &payment, "R2", 3000, "sent").await;
+    stage.books.run("UPDATE pay_payments SET refunded = 5000, given_back = 5000").await;
+    for (total, status) in [("60.00", "sent"), ("80.00", "done")] {
+        let letter = Letter::paid(&payment).with("notify_id", &total.replace('.', ""));
+        let letter = letter.with("out_biz_no", "R2").with("refund_fee", total);
+        assert!(stage.is_taken(letter.signed()).await);
+        assert_eq!(refund_status(&stage, "R2").await, status, "{total}");
+    }
+}
+
 /// 30.00 by hand, 58.80 through us: the answer to the second tells of both.
 #[tokio::test]
 async fn the_total_of_a_refund_answer_is_believed_when_every_notice_is_lost() {

@@ -248,6 +248,8 @@ async fn a_purchase_that_was_made_since_it_was_asked_for_is_not_made_again() {
         let payment = no(&shop.settle("k3", &again).await.json());
         stage.channel.pay(&payment).await;
         shop.becomes(&payment, "paid").await;
+        // Clocks say nothing about it: they go back, and a round may have been begun long ago.
+        stage.books.run("UPDATE pay_orders SET created_at = 1").await;
 
         if complete == "20ms" {
             let answer = follow(&shop, &waiting).await;
@@ -260,4 +262,52 @@ async fn a_purchase_that_was_made_since_it_was_asked_for_is_not_made_again() {
         // Asked for anew, it is bought anew.
         assert_ne!(no(&shop.settle("k4", &again).await.is(201)), payment);
     }
+}
+
+/// The turn comes, and the books take nothing just then: the request is still owed its answer.
+#[tokio::test]
+async fn whoever_was_told_to_wait_is_not_forgotten_when_its_attempt_cannot_be_written() {
+    let stage = Setup::new().period("wait", "20ms").period("complete", "20ms").open().await;
+    let shop = stage.shop();
+    let before = no(&shop.buy("1001").await);
+    stage.channel.scan(&before).await;
+    shop.close(&before).await;
+    shop.becomes(&before, "closed").await;
+
+    hold_the_order(&stage, 300).await;
+    stage.books.break_on("INSERT ON pay_payments").await;
+    let waiting = shop.create("k2", &order("1001")).await;
+    assert_eq!(waiting.status, 202, "{waiting:?}");
+    soon("its turn came more than once", || async {
+        let begun = "checkpoint LIKE 'P%?%' AND attempts > 20";
+        (stage.books.count("hapax_records", begun).await == 1).then_some(())
+    })
+    .await;
+    stage.books.mend().await;
+    assert_ne!(no(&follow(&shop, &waiting).await.is(201)), before);
+    assert_eq!(stage.books.count("pay_payments", "1").await, 2);
+    stage.audit().await;
+}
+
+/// Who asked, and in which session, is nothing that the record needs.
+#[tokio::test]
+async fn a_request_that_is_kept_holds_nothing_of_who_asked() {
+    let stage = Setup::new().period("wait", "20ms").period("complete", "1h").open().await;
+    let shop = stage.shop();
+    shop.buy("1001").await;
+    hold_the_order(&stage, 1000).await;
+    let mut body = order("1001");
+    body["user"] = json!("ann");
+    body["session"] = json!("a session");
+    body["repurchase"] = json!(true);
+    stage.books.run("UPDATE pay_payments SET status = 'closed', next_check_at = NULL").await;
+    assert_eq!(shop.create("k2", &body).await.status, 202);
+    let kept = stage
+        .books
+        .text(
+            "SELECT CAST(checkpoint AS TEXT) FROM hapax_records \
+        WHERE key_text = 'k2'",
+        )
+        .await;
+    assert!(kept.contains("order_id") && !kept.contains("session"), "{kept}");
 }
