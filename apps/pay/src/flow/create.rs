@@ -61,7 +61,7 @@ impl Desk {
     /// Opens or finds the attempt for an order and gets it ready to be paid.
     ///
     /// One caller per order works at a time; the others wait a little, look again, and are told
-    /// "processing" if it takes longer. `request` is what the completer needs to ask the same again.
+    /// "processing" if it takes longer. `request` is what the completer needs to ask the same.
     pub(crate) async fn create(
         self: &Arc<Self>,
         mut wanted: Wanted,
