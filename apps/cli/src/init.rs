@@ -25,7 +25,7 @@ const GATEWAY: &str = "https://openapi.alipay.com/gateway.do";
 const SECRET_BYTES: usize = 32;
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: hapax init --dev shop && hapax sim alipay --dir shop & \
+#[command(after_help = "Example: hapax init --dev shop; hapax sim alipay --dir shop & \
                         hapax serve --config shop/hapax.toml")]
 pub(crate) struct Args {
     /// Where to put it; made if it is missing, and left alone if it has a configuration already

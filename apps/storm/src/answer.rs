@@ -85,7 +85,10 @@ impl Answer {
     }
 
     fn is_undecided(&self) -> bool {
-        matches!(self.code().as_deref(), Some("in_progress" | "outcome_unknown"))
+        matches!(
+            self.code().as_deref(),
+            Some("in_progress" | "outcome_unknown" | "refunds_under_way")
+        )
     }
 }
 
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn only_a_decision_ends_the_retries() {
-        for code in ["in_progress", "outcome_unknown"] {
+        for code in ["in_progress", "outcome_unknown", "refunds_under_way"] {
             assert_eq!(answer(409, &format!(r#"{{"code":"{code}"}}"#)).next(), Next::Again);
         }
         for status in [408, 425, 429, 500, 502, 503, 504, 599] {

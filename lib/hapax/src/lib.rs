@@ -10,3 +10,8 @@ pub use hapax_store as sql;
 /// Where the outbox sends.
 #[cfg(feature = "webhook")]
 pub use hapax_transport as transport;
+
+/// The project's first page is compiled like every other example.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../../README.md")]
+struct FirstPage;

@@ -76,8 +76,8 @@ fn end(account: &Account) -> End {
     match account.verdict {
         Verdict::Pass => End::Fine,
         Verdict::Fail => End::Violated(format!(
-            "something was duplicated or lost, or broke: {}",
-            account.wrong.last().map(String::as_str).unwrap_or_default()
+            "a promise was broken: {}",
+            account.wrong.first().map(String::as_str).unwrap_or_default()
         )),
         Verdict::Void => {
             End::failed("some kind of trouble did not happen, so this run proves nothing")
