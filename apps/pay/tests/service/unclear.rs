@@ -206,15 +206,21 @@ async fn hold_the_order(stage: &Stage, lasts_ms: u32) {
     stage.books.run(sql).await;
 }
 
+/// Order 1001 with one attempt, which is closed.
+async fn buy_and_close(stage: &Stage, shop: &Shop) -> String {
+    let payment = no(&shop.buy("1001").await);
+    stage.channel.scan(&payment).await;
+    shop.close(&payment).await;
+    shop.becomes(&payment, "closed").await;
+    payment
+}
+
 /// There is nothing to wait for yet, and perhaps there never will be.
 #[tokio::test]
 async fn whoever_was_told_to_wait_for_nothing_is_served_when_its_turn_comes() {
     let stage = Setup::new().period("wait", "20ms").period("complete", "20ms").open().await;
     let shop = stage.shop();
-    let before = no(&shop.buy("1001").await);
-    stage.channel.scan(&before).await;
-    shop.close(&before).await;
-    shop.becomes(&before, "closed").await;
+    let before = buy_and_close(&stage, &shop).await;
 
     hold_the_order(&stage, 1000).await;
     let waiting = shop.create("k2", &order("1001")).await;
@@ -269,10 +275,7 @@ async fn a_purchase_that_was_made_since_it_was_asked_for_is_not_made_again() {
 async fn whoever_was_told_to_wait_is_not_forgotten_when_its_attempt_cannot_be_written() {
     let stage = Setup::new().period("wait", "20ms").period("complete", "20ms").open().await;
     let shop = stage.shop();
-    let before = no(&shop.buy("1001").await);
-    stage.channel.scan(&before).await;
-    shop.close(&before).await;
-    shop.becomes(&before, "closed").await;
+    let before = buy_and_close(&stage, &shop).await;
 
     hold_the_order(&stage, 300).await;
     stage.books.break_on("INSERT ON pay_payments").await;
