@@ -5,7 +5,7 @@ pub use hapax_core::*;
 #[cfg(feature = "axum")]
 pub use hapax_http as http;
 /// SQL stores, the same-transaction mode, outbox, inbox and locks in your own database.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use hapax_store as sql;
 /// Where the outbox sends.
 #[cfg(feature = "webhook")]

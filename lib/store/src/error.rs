@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+#[cfg(feature = "sql")]
 use crate::sql::Fate;
 use hapax_core::{
     Invalid,
@@ -54,6 +55,7 @@ impl Error {
     }
 
     /// The database failed at `op`, surely without effect.
+    #[cfg(feature = "sql")]
     pub(crate) fn undone(op: &'static str, cause: sqlx::Error) -> Self {
         Self::caused(Fate::of(&cause).kind(), op, cause)
     }
@@ -122,6 +124,7 @@ impl std::error::Error for Error {
     }
 }
 
+#[cfg(feature = "sql")]
 impl From<sqlx::Error> for Error {
     /// A statement inside a transaction failed: nothing of it can have been committed.
     fn from(cause: sqlx::Error) -> Self {

@@ -2,10 +2,12 @@
 #![warn(clippy::wildcard_enum_match_arm, clippy::float_arithmetic, clippy::exhaustive_enums)]
 
 mod error;
+#[cfg(feature = "sql")]
 mod sql;
 
+pub use self::error::{Error, Kind};
+#[cfg(feature = "sql")]
 pub use self::{
-    error::{Error, Kind},
     sql::{
         Dialect, End, Handling, Joined, Migration, Moved, Old, Opening, Sealed, Sql, Sqlite,
         SqliteStore, Tx, Unsealed,
