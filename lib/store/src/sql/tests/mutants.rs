@@ -6,17 +6,16 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{AssertSqlSafe, Pool, Transaction, sqlite::SqliteConnection};
+use sqlx::AssertSqlSafe;
 use tempfile::TempDir;
 
-use super::oracle;
+use super::{
+    hitch::{Hitch, Hitched},
+    oracle,
+};
 use crate::{
     error::Error,
-    sql::{
-        Dialect, Sql, Sqlite, SqliteStore, Tx,
-        dialect::{Bind, Verbs, all},
-        row::Row,
-    },
+    sql::{Sql, Sqlite, SqliteStore, Tx, dialect::all},
 };
 use hapax_contract::{BoxFuture, locks, outbox};
 use hapax_core::{
@@ -26,67 +25,22 @@ use hapax_core::{
 };
 
 /// The dialect. It sends the [bent](BEND) text in place of the right one.
-pub(in crate::sql) struct Bent;
+type Bent = Hitched<Sqlite, Bends>;
+
+/// What bends texts.
+struct Bends;
 
 /// The right text and the one that is sent for it.
 static BEND: RwLock<Option<(&'static str, &'static str)>> = RwLock::new(None);
 /// One text is bent at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn bent(text: &'static str) -> &'static str {
-    match *BEND.read().unwrap_or_else(PoisonError::into_inner) {
-        Some((right, bent)) if right == text => bent,
-        Some(_) | None => text,
-    }
-}
-
-impl Dialect for Bent {
-    type Db = sqlx::Sqlite;
-}
-
-impl Verbs for Bent {
-    type Db = sqlx::Sqlite;
-
-    async fn begin(
-        pool: &Pool<sqlx::Sqlite>,
-    ) -> Result<Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
-        Sqlite::begin(pool).await
-    }
-
-    async fn commit(tx: Transaction<'static, sqlx::Sqlite>) -> Result<(), sqlx::Error> {
-        Sqlite::commit(tx).await
-    }
-
-    async fn lend(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        Sqlite::lend(conn).await
-    }
-
-    async fn take_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        Sqlite::take_back(conn).await
-    }
-
-    async fn fetch(
-        conn: &mut SqliteConnection,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        Sqlite::fetch(conn, bent(text), binds).await
-    }
-
-    async fn execute(
-        conn: &mut SqliteConnection,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<u64, sqlx::Error> {
-        Sqlite::execute(conn, bent(text), binds).await
-    }
-
-    async fn read(
-        pool: &Pool<sqlx::Sqlite>,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        Sqlite::read(pool, bent(text), binds).await
+impl Hitch for Bends {
+    fn text(text: &'static str) -> &'static str {
+        match *BEND.read().unwrap_or_else(PoisonError::into_inner) {
+            Some((right, bent)) if right == text => bent,
+            Some(_) | None => text,
+        }
     }
 }
 

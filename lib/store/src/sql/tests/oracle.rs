@@ -238,7 +238,10 @@ impl<D: Dialect<Db = sqlx::Sqlite>> Ground<D> {
         let sql = Sql::<D>::beside(&sqlite);
         let ground = Self { _dir: dir, sql };
         // What is compared is what the statements do, not whether it is flushed.
-        sqlx::query("PRAGMA synchronous = OFF").execute(&ground.sql.shared().writer).await.unwrap();
+        sqlx::query("PRAGMA synchronous = OFF")
+            .execute(&ground.sql.shared().pools.business)
+            .await
+            .unwrap();
         ground.pass(Duration::from_secs(1_000_000)).await;
         ground
     }
