@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use sqlx::Pool;
 
 use super::{
-    dialect::Dialect,
+    dialect::{Dialect, Reach},
     migrate::{self, Migration},
     store::Sql,
 };
@@ -89,6 +89,10 @@ impl<D: Dialect> Opening<D> {
         Self { wait_max, ..self }
     }
 
+}
+
+#[expect(private_bounds, reason = "a bound that nobody else can meet seals the trait")]
+impl<D: Reach> Opening<D> {
     /// Opens the database and brings its schema up. A SQLite file is made if it is missing.
     ///
     /// # Errors
@@ -113,7 +117,7 @@ impl<D: Dialect> Opening<D> {
     /// # Errors
     /// Those of [`open`](Self::open).
     pub async fn migrations(&self) -> Result<Vec<Migration>, Error> {
-        let Some(pool) = D::connect_reader(self).await? else {
+        let Some(pool) = D::connect_reader(self)? else {
             let pending = |script: &migrate::Script| script.pending();
             return Ok(D::SCRIPTS.iter().map(pending).collect());
         };

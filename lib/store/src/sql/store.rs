@@ -178,7 +178,9 @@ impl<D: Dialect> Sql<D> {
     pub(super) async fn begin_steps(
         &self,
     ) -> Result<Transaction<'static, <D as Dialect>::Db>, Error> {
-        begin::<D>(&self.0.pools.steps).await
+        let tx = begin::<D>(&self.0.pools.steps).await?;
+        tracing::debug!(transaction = "steps", "a transaction began");
+        Ok(tx)
     }
 
     /// Sends a change as a transaction of its own. [`Kind::Unsure`] if nobody can say whether it

@@ -42,18 +42,6 @@ pub(crate) trait Verbs: Send + Sync + Sized + 'static {
     /// The schema. Scripts are never edited once released.
     const SCRIPTS: &'static [Script];
 
-    /// Checks the server or the file, and opens connections to it.
-    fn connect(opening: &Opening<Self>) -> impl Future<Output = Result<Pools<Self>, Error>> + Send
-    where
-        Self: Dialect;
-
-    /// Opens connections that only read, of a database that is there.
-    fn connect_reader(
-        opening: &Opening<Self>,
-    ) -> impl Future<Output = Result<Option<Pool<<Self as Verbs>::Db>>, Error>> + Send
-    where
-        Self: Dialect;
-
     /// The longest that a business transaction may last under a lease.
     fn hold_max(lease: Duration) -> Duration;
 
@@ -136,6 +124,19 @@ pub(crate) trait Verbs: Send + Sync + Sized + 'static {
         conn: &mut <Self::Db as Database>::Connection,
         error: &Error,
     ) -> impl Future<Output = ()> + Send;
+}
+
+/// How a database is reached.
+pub(crate) trait Reach: Dialect {
+    /// Checks the server or the file, and opens connections to it.
+    fn connect(
+        opening: &Opening<Self>,
+    ) -> impl Future<Output = Result<Pools<Self>, Error>> + Send;
+
+    /// Opens connections that only read; `None` if there is no database yet.
+    fn connect_reader(
+        opening: &Opening<Self>,
+    ) -> Result<Option<Pool<<Self as Dialect>::Db>>, Error>;
 }
 
 /// A value for a placeholder.

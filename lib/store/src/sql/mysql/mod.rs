@@ -19,7 +19,7 @@ use sqlx::{
 
 pub use self::open::MySqlStore;
 use super::{
-    dialect::{Bind, Dialect, Verbs},
+    dialect::{Bind, Dialect, Reach, Verbs},
     fate::Fate,
     migrate::{Script, scripts},
     opening::{Opening, Pools},
@@ -43,6 +43,16 @@ const RACES_MAX: u32 = 8;
 /// A row with this key is there.
 const DUPLICATE_ENTRY: u16 = 1062;
 
+impl Reach for MySql {
+    async fn connect(opening: &Opening<Self>) -> Result<Pools<Self>, Error> {
+        open::connect(opening).await
+    }
+
+    fn connect_reader(opening: &Opening<Self>) -> Result<Option<Pool<sqlx::MySql>>, Error> {
+        open::connect_reader(opening).map(Some)
+    }
+}
+
 impl Verbs for MySql {
     type Db = sqlx::MySql;
 
@@ -52,14 +62,6 @@ impl Verbs for MySql {
 
     const SCRIPTS: &'static [Script] =
         scripts!("mysql": 1 "records" 2 "messages" 3 "locks" 4 "transitions");
-
-    async fn connect(opening: &Opening<Self>) -> Result<Pools<Self>, Error> {
-        open::connect(opening).await
-    }
-
-    async fn connect_reader(opening: &Opening<Self>) -> Result<Option<Pool<sqlx::MySql>>, Error> {
-        open::connect_reader(opening).map(Some)
-    }
 
     /// Renewals go on beside it until it is sealed.
     fn hold_max(lease: Duration) -> Duration {

@@ -15,7 +15,7 @@ use sqlx::{
 
 pub use self::open::PostgresStore;
 use super::{
-    dialect::{Bind, Dialect, Verbs},
+    dialect::{Bind, Dialect, Reach, Verbs},
     fate::Fate,
     migrate::{Script, scripts},
     opening::{Opening, Pools},
@@ -33,6 +33,16 @@ impl Dialect for Postgres {
     type Place = String;
 }
 
+impl Reach for Postgres {
+    async fn connect(opening: &Opening<Self>) -> Result<Pools<Self>, Error> {
+        open::connect(opening).await
+    }
+
+    fn connect_reader(opening: &Opening<Self>) -> Result<Option<Pool<sqlx::Postgres>>, Error> {
+        open::connect_reader(opening).map(Some)
+    }
+}
+
 impl Verbs for Postgres {
     type Db = sqlx::Postgres;
 
@@ -42,16 +52,6 @@ impl Verbs for Postgres {
 
     const SCRIPTS: &'static [Script] =
         scripts!("postgres": 1 "records" 2 "messages" 3 "locks" 4 "transitions");
-
-    async fn connect(opening: &Opening<Self>) -> Result<Pools<Self>, Error> {
-        open::connect(opening).await
-    }
-
-    async fn connect_reader(
-        opening: &Opening<Self>,
-    ) -> Result<Option<Pool<sqlx::Postgres>>, Error> {
-        open::connect_reader(opening).map(Some)
-    }
 
     /// Renewals go on beside it until it is sealed.
     fn hold_max(lease: Duration) -> Duration {

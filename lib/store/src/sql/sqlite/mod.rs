@@ -16,7 +16,7 @@ use sqlx::{
 
 pub use self::open::SqliteStore;
 use super::{
-    dialect::{Bind, Dialect, Verbs},
+    dialect::{Bind, Dialect, Reach, Verbs},
     fate::Fate,
     migrate::{Script, scripts},
     opening::{Opening, Pools},
@@ -34,6 +34,16 @@ impl Dialect for Sqlite {
     type Place = PathBuf;
 }
 
+impl Reach for Sqlite {
+    async fn connect(opening: &Opening<Self>) -> Result<Pools<Self>, Error> {
+        open::connect(opening).await
+    }
+
+    fn connect_reader(opening: &Opening<Self>) -> Result<Option<Pool<sqlx::Sqlite>>, Error> {
+        open::connect_reader(opening)
+    }
+}
+
 impl Verbs for Sqlite {
     type Db = sqlx::Sqlite;
 
@@ -43,14 +53,6 @@ impl Verbs for Sqlite {
 
     const SCRIPTS: &'static [Script] =
         scripts!("sqlite": 1 "records" 2 "messages" 3 "locks" 4 "transitions");
-
-    async fn connect(opening: &Opening<Self>) -> Result<Pools<Self>, Error> {
-        open::connect(opening).await
-    }
-
-    async fn connect_reader(opening: &Opening<Self>) -> Result<Option<Pool<sqlx::Sqlite>>, Error> {
-        open::connect_reader(opening)
-    }
 
     /// No renewal reaches the store while a transaction holds its writer.
     fn hold_max(lease: Duration) -> Duration {

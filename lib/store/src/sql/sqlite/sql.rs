@@ -44,9 +44,9 @@ WHERE one = 1;
 /// The members of a claim.
 macro_rules! claim {
     () => {
-        "FROM hapax_clock AS clock
-CROSS JOIN (
-    SELECT unhex(value ->> 'id') AS id,
+        "FROM (
+    SELECT (SELECT latest FROM hapax_clock) AS now,
+        unhex(value ->> 'id') AS id,
         value ->> 'scope' AS scope,
         value ->> 'tenant' AS tenant,
         value ->> 'subject' AS subject,
@@ -70,9 +70,9 @@ CROSS JOIN (
 /// The members of a step that is taken under a fence.
 macro_rules! fenced {
     () => {
-        "FROM hapax_clock AS clock
-CROSS JOIN (
-    SELECT unhex(value ->> 'id') AS id,
+        "FROM (
+    SELECT (SELECT latest FROM hapax_clock) AS now,
+        unhex(value ->> 'id') AS id,
         value ->> 'epoch' AS epoch,
         unhex(value ->> 'nonce') AS nonce,
         unhex(value ->> 'bytes') AS bytes,
@@ -108,7 +108,7 @@ macro_rules! free {
         "
 WHERE r.id = claim.id
     AND (
-        r.reuse_at <= clock.latest
+        r.reuse_at <= claim.now
         OR (r.state = 4 AND r.nonce <> claim.nonce)
     )
 "
@@ -123,10 +123,10 @@ WHERE r.id = claim.id
     AND r.state IN (1, 3)
     AND r.nonce <> claim.nonce
     AND r.attempts < claim.attempts_max
-    AND r.lease_until <= clock.latest - r.retake_after
-    AND r.lease_until <= clock.latest - claim.retake_after
-    AND (r.retake_until IS NULL OR r.retake_until > clock.latest)
-    AND (claim.retake_for IS NULL OR r.created_at + claim.retake_for > clock.latest)
+    AND r.lease_until <= claim.now - r.retake_after
+    AND r.lease_until <= claim.now - claim.retake_after
+    AND (r.retake_until IS NULL OR r.retake_until > claim.now)
+    AND (claim.retake_for IS NULL OR r.created_at + claim.retake_for > claim.now)
     AND (
         length(r.prints) = 0
         OR claim.print IS NULL
@@ -161,7 +161,7 @@ WHERE r.id = step.id
     AND r.epoch = step.epoch
     AND r.state IN (1, 3)
     AND (r.state = 1 OR r.nonce <> step.nonce)
-    AND r.lease_until <= clock.latest - coalesce(r.retake_after, 0)
+    AND r.lease_until <= step.now - coalesce(r.retake_after, 0)
 "
     };
 }
@@ -190,7 +190,7 @@ impl Texts for Sqlite {
     const CLAIM_INSERT: &'static str = concat!(
         "-- claim_insert\n",
         tick!(),
-        tell!("claim.id, clock.latest, clock.latest, 'claimed', claim.caller, ''"),
+        tell!("claim.id, claim.now, claim.now, 'claimed', claim.caller, ''"),
         claim!(),
         "
 WHERE NOT EXISTS (SELECT 1 FROM hapax_records AS r WHERE r.id = claim.id);
@@ -198,8 +198,8 @@ INSERT INTO hapax_records (
     id, scope, tenant, subject, operation, key_text, class, state, epoch, nonce, prints,
     lease_until, retake_after, retake_until, attempts, caller, created_at, format)
 SELECT claim.id, claim.scope, claim.tenant, claim.subject, claim.operation, claim.key, claim.class,
-    1, clock.latest, claim.nonce, claim.prints, clock.latest + claim.lease, claim.retake_after,
-    clock.latest + claim.retake_for, 1, claim.caller, clock.latest, 1
+    1, claim.now, claim.nonce, claim.prints, claim.now + claim.lease, claim.retake_after,
+    claim.now + claim.retake_for, 1, claim.caller, claim.now, 1
 ",
         claim!(),
         "
@@ -212,7 +212,7 @@ ON CONFLICT (id) DO NOTHING
     const CLAIM_REUSE: &'static str = concat!(
         "-- claim_reuse\n",
         tick!(),
-        tell!("r.id, clock.latest, max(r.epoch + 1, clock.latest), 'claimed', claim.caller, ''"),
+        tell!("r.id, claim.now, max(r.epoch + 1, claim.now), 'claimed', claim.caller, ''"),
         claim!(),
         "
 CROSS JOIN hapax_records AS r",
@@ -221,19 +221,19 @@ CROSS JOIN hapax_records AS r",
 UPDATE hapax_records AS r
 SET class = claim.class,
     state = 1,
-    epoch = max(r.epoch + 1, clock.latest),
+    epoch = max(r.epoch + 1, claim.now),
     nonce = claim.nonce,
     prints = claim.prints,
-    lease_until = clock.latest + claim.lease,
+    lease_until = claim.now + claim.lease,
     retake_after = claim.retake_after,
-    retake_until = clock.latest + claim.retake_for,
+    retake_until = claim.now + claim.retake_for,
     expires_at = NULL,
     reuse_at = NULL,
     checkpoint = NULL,
     outcome = NULL,
     attempts = 1,
     caller = claim.caller,
-    created_at = clock.latest,
+    created_at = claim.now,
     completed_at = NULL,
     format = 1
 ",
@@ -245,7 +245,7 @@ SET class = claim.class,
     const CLAIM_RETAKE: &'static str = concat!(
         "-- claim_retake\n",
         tick!(),
-        tell!("r.id, clock.latest, max(r.epoch + 1, clock.latest), 'retaken', claim.caller, ''"),
+        tell!("r.id, claim.now, max(r.epoch + 1, claim.now), 'retaken', claim.caller, ''"),
         claim!(),
         "
 CROSS JOIN hapax_records AS r",
@@ -254,9 +254,9 @@ CROSS JOIN hapax_records AS r",
 UPDATE hapax_records AS r
 SET class = max(r.class, claim.class),
     state = 1,
-    epoch = max(r.epoch + 1, clock.latest),
+    epoch = max(r.epoch + 1, claim.now),
     nonce = claim.nonce,
-    lease_until = clock.latest + claim.lease,
+    lease_until = claim.now + claim.lease,
     retake_after = max(r.retake_after, claim.retake_after),
     retake_until = coalesce(
         min(r.retake_until, r.created_at + claim.retake_for),
@@ -274,7 +274,7 @@ SET class = max(r.class, claim.class),
         "-- renew\n",
         tick!(),
         "UPDATE hapax_records AS r
-SET lease_until = clock.latest + step.lease
+SET lease_until = step.now + step.lease
 ",
         fenced!(),
         ours!("(1)"),
@@ -295,7 +295,7 @@ SET checkpoint = step.bytes
     const COMPLETE: &'static str = concat!(
         "-- complete\n",
         tick!(),
-        tell!("r.id, clock.latest, r.epoch, 'completed', r.caller, ''"),
+        tell!("r.id, step.now, r.epoch, 'completed', r.caller, ''"),
         fenced!(),
         "
 CROSS JOIN hapax_records AS r",
@@ -305,9 +305,9 @@ UPDATE hapax_records AS r
 SET state = 2,
     outcome = step.bytes,
     checkpoint = NULL,
-    completed_at = clock.latest,
-    expires_at = clock.latest + step.keep,
-    reuse_at = max(clock.latest + step.keep + step.grace, r.epoch + 1)
+    completed_at = step.now,
+    expires_at = step.now + step.keep,
+    reuse_at = max(step.now + step.keep + step.grace, r.epoch + 1)
 ",
         fenced!(),
         ours!("(1, 3)"),
@@ -317,7 +317,7 @@ SET state = 2,
     const DOUBT: &'static str = concat!(
         "-- doubt\n",
         tick!(),
-        tell!("r.id, clock.latest, r.epoch, 'doubted', r.caller, step.note"),
+        tell!("r.id, step.now, r.epoch, 'doubted', r.caller, step.note"),
         fenced!(),
         "
 CROSS JOIN hapax_records AS r",
@@ -325,7 +325,7 @@ CROSS JOIN hapax_records AS r",
         ";
 UPDATE hapax_records AS r
 SET state = 3,
-    lease_until = clock.latest
+    lease_until = step.now
 ",
         fenced!(),
         ours!("(1)"),
@@ -335,7 +335,7 @@ SET state = 3,
     const RELEASE: &'static str = concat!(
         "-- release\n",
         tick!(),
-        tell!("r.id, clock.latest, r.epoch, 'released', r.caller, ''"),
+        tell!("r.id, step.now, r.epoch, 'released', r.caller, ''"),
         fenced!(),
         "
 CROSS JOIN hapax_records AS r",
@@ -345,7 +345,7 @@ UPDATE hapax_records AS r
 SET state = 4,
     prints = x'',
     checkpoint = NULL,
-    reuse_at = max(clock.latest + step.memory, r.epoch + 1)
+    reuse_at = max(step.now + step.memory, r.epoch + 1)
 ",
         fenced!(),
         ours!("(1, 3)"),
@@ -356,7 +356,7 @@ SET state = 4,
         "-- settle_completed\n",
         tick!(),
         tell!(
-            "r.id, clock.latest, max(r.epoch + 1, clock.latest), 'settled', step.actor, step.note"
+            "r.id, step.now, max(r.epoch + 1, step.now), 'settled', step.actor, step.note"
         ),
         fenced!(),
         "
@@ -365,13 +365,13 @@ CROSS JOIN hapax_records AS r",
         ";
 UPDATE hapax_records AS r
 SET state = 2,
-    epoch = max(r.epoch + 1, clock.latest),
+    epoch = max(r.epoch + 1, step.now),
     nonce = step.nonce,
     outcome = step.bytes,
     checkpoint = NULL,
-    completed_at = clock.latest,
-    expires_at = clock.latest + step.keep,
-    reuse_at = max(clock.latest + step.keep + step.grace, r.epoch + 2, clock.latest + 1)
+    completed_at = step.now,
+    expires_at = step.now + step.keep,
+    reuse_at = max(step.now + step.keep + step.grace, r.epoch + 2, step.now + 1)
 ",
         fenced!(),
         over!(),
@@ -382,7 +382,7 @@ SET state = 2,
         "-- settle_open\n",
         tick!(),
         tell!(
-            "r.id, clock.latest, max(r.epoch + 1, clock.latest), 'settled', step.actor, step.note"
+            "r.id, step.now, max(r.epoch + 1, step.now), 'settled', step.actor, step.note"
         ),
         fenced!(),
         "
@@ -391,11 +391,11 @@ CROSS JOIN hapax_records AS r",
         ";
 UPDATE hapax_records AS r
 SET state = 4,
-    epoch = max(r.epoch + 1, clock.latest),
+    epoch = max(r.epoch + 1, step.now),
     nonce = step.nonce,
     prints = x'',
     checkpoint = NULL,
-    reuse_at = max(clock.latest + step.memory, r.epoch + 2, clock.latest + 1)
+    reuse_at = max(step.now + step.memory, r.epoch + 2, step.now + 1)
 ",
         fenced!(),
         over!(),

@@ -10,7 +10,6 @@ use crate::{
         Dialect,
         dialect::{Bind, Verbs},
         migrate::Script,
-        opening::{Opening, Pools},
         row::Row,
     },
 };
@@ -55,14 +54,6 @@ impl<D: Dialect, H: Hitch> Verbs for Hitched<D, H> {
     const COMMITS_EACH: bool = D::COMMITS_EACH;
     const SCHEMA_COMMITS: bool = D::SCHEMA_COMMITS;
     const SCRIPTS: &'static [Script] = D::SCRIPTS;
-
-    async fn connect(_: &Opening<Self>) -> Result<Pools<Self>, Error> {
-        unreachable!("it stands beside a store that was opened")
-    }
-
-    async fn connect_reader(_: &Opening<Self>) -> Result<Option<Pool<Db<D>>>, Error> {
-        unreachable!("it stands beside a store that was opened")
-    }
 
     fn hold_max(lease: Duration) -> Duration {
         D::hold_max(lease)

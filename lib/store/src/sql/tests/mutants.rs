@@ -130,9 +130,11 @@ fn bends(text: &str) -> Vec<(String, String)> {
             continue;
         }
         let rest = lines.iter().enumerate().filter(|(other, _)| *other != at);
-        let rest = rest.map(|(other, line)| match other == at + 1 && opens_a_choice {
-            true => line.replacen("OR ", "", 1),
-            false => (*line).to_owned(),
+        let rest = rest.map(|(other, line)| match () {
+            () if other == at + 1 && opens_a_choice => line.replacen("OR ", "", 1),
+            // The clause was the last one of its statement.
+            () if other + 1 == at && clause.ends_with(';') => format!("{line};"),
+            () => (*line).to_owned(),
         });
         bends.push((clause.to_owned(), rest.collect::<Vec<_>>().join("\n")));
     }
@@ -170,12 +172,15 @@ fn survivors(names: &[&str], is_noticed: impl Fn() -> bool) -> Vec<String> {
 
 /// Whether the database understands the text: one that it refuses would prove nothing.
 fn is_understood(text: &str) -> bool {
-    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
     let mut understood = false;
     hapax_contract::run(async {
         let files = Files::default();
         let sql = files.set().await;
-        understood = sqlx::query(explain).fetch_all(sql.readers()).await.is_ok();
+        understood = true;
+        for statement in text.split(";\n") {
+            let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+            understood &= sqlx::query(explain).fetch_all(sql.readers()).await.is_ok();
+        }
     });
     understood
 }
