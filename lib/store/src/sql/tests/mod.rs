@@ -1,5 +1,6 @@
 //! Tests that look behind the public door: the statements one by one, and dialects that fail.
 
+mod ground;
 mod hitch;
 mod lossy;
 mod mutants;

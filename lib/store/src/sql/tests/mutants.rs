@@ -190,7 +190,7 @@ const LIVES: u32 = 256;
 
 fn parts_from_the_pure_rule() -> bool {
     // A statement that the database refuses, or a record that cannot be read, is a parting too.
-    let searched = catch_unwind(|| oracle::search::<Bent>(LIVES, 0));
+    let searched = catch_unwind(|| oracle::search::<Sqlite, Bent>(LIVES, 0));
     !matches!(searched, Ok(Ok(())))
 }
 
