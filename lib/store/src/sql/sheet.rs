@@ -40,7 +40,7 @@ impl Deed {
             Step::Release { .. } => Self::Release,
             Step::Settle { ruling: Ruling::Completed { .. }, .. } => Self::SettleCompleted,
             Step::Settle { ruling: Ruling::NothingHappened { .. }, .. } => Self::SettleOpen,
-            _ => {
+            Step::Settle { .. } | _ => {
                 return Err(Error::new(Kind::Invalid, "take a step that this build does not know"));
             }
         })

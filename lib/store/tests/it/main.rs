@@ -1,4 +1,4 @@
-//! The store on real files: what it keeps, what it costs, and what survives.
+//! The store on real engines: what it keeps, what it costs, and what survives.
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,9 +13,13 @@
 mod clock;
 mod contract;
 mod cost;
+mod engine;
+mod file;
 mod inbox;
 mod join;
+mod ledger;
 mod locks;
+mod one_writer;
 mod outbox;
 mod parts;
 mod poison;

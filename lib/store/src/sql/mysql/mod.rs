@@ -160,10 +160,10 @@ impl Verbs for MySql {
     /// After a deadlock the session has no transaction, and what its owner sends would commit
     /// statement by statement: from now on it is refused.
     async fn spoil(conn: &mut MySqlConnection, error: &Error) {
-        if error.kind() == Kind::Unavailable || error.kind() == Kind::Refused {
-            if let Err(cause) = conn.execute(sql::READ_ONLY).await {
-                tracing::debug!(error = &cause as &dyn std::error::Error, "nothing to spoil");
-            }
+        if matches!(error.kind(), Kind::Unavailable | Kind::Refused)
+            && let Err(cause) = conn.execute(sql::READ_ONLY).await
+        {
+            tracing::debug!(error = &cause as &dyn std::error::Error, "nothing to spoil");
         }
     }
 }
