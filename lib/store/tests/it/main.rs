@@ -10,14 +10,18 @@
     reason = "what the tests share fails as a test does, and waits on the real clock"
 )]
 
+mod broken_off;
 mod clock;
 mod contract;
 mod cost;
 mod engine;
+mod fairness;
 mod file;
 mod inbox;
+mod isolation;
 mod join;
 mod ledger;
+mod leftovers;
 mod locks;
 mod one_writer;
 mod outbox;

@@ -1,6 +1,6 @@
 //! What the tests share: a store in a database of its own, and its clock.
 
-use std::{sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sqlx::Pool;
@@ -24,13 +24,18 @@ pub(crate) struct Stage<E: Engine> {
     place: String,
     /// Moves the clock.
     hand: Mutex<Option<Conn<E>>>,
-    _site: E::Site,
+    _site: Box<dyn Any + Send + Sync>,
 }
 
 impl<E: Engine> Stage<E> {
     pub(crate) async fn set() -> Self {
         let site = E::site().await;
         let place = E::place(&site);
+        Self::on(place, Box::new(site)).await
+    }
+
+    /// A store at a place, and what must outlive it.
+    pub(crate) async fn on(place: String, site: Box<dyn Any + Send + Sync>) -> Self {
         let sql = E::open(&E::at(&place)).await.unwrap();
         Self { sql, place, hand: Mutex::new(None), _site: site }
     }
