@@ -42,6 +42,7 @@ on_each_server! {
     a_swallowed_deadlock_commits_nothing
     a_deadlock_in_a_joined_transaction_gives_the_lease_back
     a_deadlock_at_the_seal_gives_the_lease_back
+    a_lock_at_the_seal_gives_the_lease_back
 }
 
 mod aborted {
@@ -54,6 +55,8 @@ mod aborted {
 trait Deadlocks: Engine {
     /// Makes a transaction the one that is broken off.
     const YIELD: &'static str;
+    /// Makes a transaction wait for a lock only so long.
+    const IMPATIENT: &'static str;
     /// Makes a transaction the one that is not.
     const INSIST: &'static str;
     /// The code of a write in a transaction that was broken off and then spoilt.
@@ -62,12 +65,14 @@ trait Deadlocks: Engine {
 
 impl Deadlocks for Postgres {
     const YIELD: &'static str = "SET LOCAL deadlock_timeout = '10ms'";
+    const IMPATIENT: &'static str = "SET LOCAL lock_timeout = '100ms'";
     const INSIST: &'static str = "SET LOCAL deadlock_timeout = '1min'";
     const SPOILT: &'static str = "25P02";
 }
 
 impl Deadlocks for MySql {
     const YIELD: &'static str = "DO 0";
+    const IMPATIENT: &'static str = "SET SESSION innodb_lock_wait_timeout = 1";
     // The one that has written less is broken off.
     const INSIST: &'static str = "INSERT INTO ballast VALUES (1), (2), (3), (4), (5), (6), (7)";
     /// A read-only transaction does not write.
@@ -311,6 +316,28 @@ async fn a_deadlock_at_the_seal_gives_the_lease_back<E: Deadlocks>() {
     E::execute(&mut tx, &inserting("whole")).await.unwrap();
     joined.seal(&mut tx, &"done").await.unwrap().commit(tx).await.unwrap();
     assert_eq!(stage.orders().await, ["whole"]);
+}
+
+/// MariaDB then goes on with the transaction, in which the business's rows are.
+async fn a_lock_at_the_seal_gives_the_lease_back<E: Deadlocks>() {
+    let stage = stage::<E>().await;
+    let (order, pool) = (stage.operation(policy()), stage.pool().await);
+    let call = order.business(tenant(), key("1001"));
+    let Begin::Run(lease) = call.begin().await.unwrap() else { panic!("it is fresh") };
+    let mut holder = begin::<E>(&pool).await;
+    E::texts(&mut holder, "SELECT key_text FROM hapax_records FOR UPDATE").await.unwrap();
+    let mut tx = begin::<E>(&pool).await;
+    E::execute(&mut tx, E::IMPATIENT).await.unwrap();
+    let joined = stage.sql.join(lease, &mut tx).await.unwrap();
+    E::execute(&mut tx, &inserting("half")).await.unwrap();
+    let unsealed = joined.seal(&mut tx, &"done").await.unwrap_err();
+    assert!(unsealed.error().is_retryable(), "{unsealed:?}");
+    let late = E::execute(&mut tx, &inserting("late")).await.unwrap_err();
+    assert_eq!(code(&late), E::SPOILT, "{late}");
+    tx.commit().await.ok();
+    assert!(stage.orders().await.is_empty(), "nothing half-done");
+    holder.rollback().await.unwrap();
+    unsealed.into_lease().expect("nothing was lost").release().await.unwrap();
 }
 
 async fn a_swallowed_error_is_told_and_keeps_nothing<E: Engine>() {

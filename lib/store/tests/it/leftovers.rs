@@ -52,7 +52,8 @@ impl Sessions for MySql {
     const IDLE: &'static str = "SELECT count(*) FROM information_schema.innodb_trx AS t
         JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
         WHERE p.db = DATABASE()";
-    const LEFT: &'static str = "SELECT concat_ws(' ', t.trx_started, now(), t.trx_state, t.trx_rows_locked,
+    const LEFT: &'static str =
+        "SELECT concat_ws(' ', t.trx_started, now(), t.trx_state, t.trx_rows_locked,
         t.trx_rows_modified, t.trx_isolation_level, p.command, p.time, p.state, p.info)
         FROM information_schema.innodb_trx AS t
         JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
