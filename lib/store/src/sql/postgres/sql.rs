@@ -1,7 +1,9 @@
 //! Every statement that PostgreSQL speaks in its own way.
 //!
 //! A change is one statement: it reads the clock once, locks in the order of the ids what its
-//! guard permits, changes that, and tells the journal of what it changed.
+//! guard permits, changes that, and tells the journal of what it changed. What was chosen by one
+//! index and is looked up by another goes over as an array: the planner, which thinks that any
+//! number of rows may come, would else read the whole table for them.
 
 use super::Postgres;
 use crate::sql::dialect::Texts;
@@ -432,14 +434,14 @@ LIMIT $3"
     const PURGE: &'static str = "\
 -- purge
 DELETE FROM hapax_records
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT old.id
     FROM hapax_records AS old
     WHERE old.reuse_at <= (SELECT now FROM hapax_now) - $2
     ORDER BY old.reuse_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const JOURNAL_PURGE: &'static str = "\
 -- journal_purge
@@ -479,9 +481,8 @@ WITH clock AS MATERIALIZED (
 UPDATE hapax_outbox AS o
 SET visible_at = clock.now + $2,
     token = $3
-FROM won
-CROSS JOIN clock
-WHERE o.sequence = won.sequence
+FROM clock
+WHERE o.sequence = ANY (ARRAY(SELECT won.sequence FROM won))
 RETURNING ",
         "o.sequence, o.id, o.topic, o.key_text, o.payload, o.attempts, o.created_at"
     );
@@ -555,7 +556,7 @@ LIMIT $2"
     const OUTBOX_PURGE: &'static str = "\
 -- outbox_purge
 DELETE FROM hapax_outbox
-WHERE sequence IN (
+WHERE sequence = ANY (ARRAY(
     SELECT old.sequence
     FROM hapax_outbox AS old
     WHERE old.visible_at IS NULL
@@ -563,7 +564,7 @@ WHERE sequence IN (
     ORDER BY old.sequence
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const OUTBOX_JOURNAL_PURGE: &'static str = "\
 -- outbox_journal_purge
@@ -596,17 +597,18 @@ FROM hapax_now
 ON CONFLICT (consumer, message) DO NOTHING
 RETURNING seen_at";
 
+    /// A row is never updated: it stays where it was found.
     const INBOX_PURGE: &'static str = "\
 -- inbox_purge
 DELETE FROM hapax_inbox
-WHERE (consumer, message) IN (
-    SELECT old.consumer, old.message
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
     FROM hapax_inbox AS old
     WHERE old.seen_at <= (SELECT now FROM hapax_now) - $2
     ORDER BY old.seen_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const LOCK_ACQUIRE: &'static str = "\
 -- lock_acquire
@@ -648,7 +650,7 @@ RETURNING fence";
     const LOCK_PURGE: &'static str = "\
 -- lock_purge
 DELETE FROM hapax_locks
-WHERE name IN (
+WHERE name = ANY (ARRAY(
     SELECT lapsed.name
     FROM hapax_locks AS lapsed
     WHERE lapsed.held_until <= (SELECT now FROM hapax_now) - $2
@@ -656,7 +658,7 @@ WHERE name IN (
     ORDER BY lapsed.held_until
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const TRANSITION_WRITE: &'static str = "\
 -- transition_write

@@ -5,5 +5,6 @@ mod hitch;
 mod lossy;
 mod mutants;
 mod oracle;
+pub(super) mod samples;
 
 pub(super) use self::hitch::{Hitch, Hitched};
