@@ -15,6 +15,7 @@ mod clock;
 mod features;
 mod run;
 mod servers;
+mod sql_mutants;
 mod test;
 mod tidy;
 
@@ -69,6 +70,11 @@ enum Command {
         #[arg(long, value_name = "N")]
         rounds: Option<u32>,
     },
+    /// Takes each guard of each engine's statements and scripts away, and looks who notices
+    ///
+    /// Prints one line for each mutant, `killed` or `SURVIVED`, and their count. Fails if one
+    /// survived. Takes the better part of an hour.
+    SqlMutants,
     /// Runs the tests and accepts changed snapshots and compiler messages; review the diff
     Bless {
         /// Only the tests of this package
@@ -100,6 +106,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tidy => run::all(vec![tidy_step(root)], OnFailure::Stop),
         Command::Features => run::all(features::steps(&root)?, OnFailure::Continue),
         Command::Bench { what, rounds } => run::all(bench::steps(what, rounds), OnFailure::Stop),
+        Command::SqlMutants => run::all(sql_mutants::steps(), OnFailure::Stop),
         Command::Bless { package } => {
             run::all(bless::steps(package.as_deref()), OnFailure::Continue)
         }
