@@ -1,0 +1,5 @@
+//! Tests that look behind the public door: the scripts one by one, and scripts that fail.
+
+mod moved;
+mod oracle;
+mod server;
