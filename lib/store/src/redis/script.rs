@@ -28,6 +28,9 @@ impl Script {
     }
 }
 
+/// A part of a script: its name and its text.
+pub(super) type Part = (&'static str, &'static str);
+
 /// Every script of the store.
 #[derive(Debug)]
 pub(super) struct Scripts {
@@ -49,25 +52,18 @@ pub(super) struct Scripts {
 /// full, read-only or short of replicas has then surely done nothing.
 macro_rules! texts {
     ($($name:ident: $flags:literal $(+ $shared:literal)*,)+) => {
-        /// The parts of each script: its name and the texts that it is made of.
-        pub(super) const TEXTS: &[(&str, &[&str])] = &[$((
-            stringify!($name),
-            &[
-                concat!("#!lua", $flags, "\n"),
-                include_str!("scripts/prelude.lua"),
-                $(include_str!(concat!("scripts/", $shared, ".lua")),)*
-                include_str!(concat!("scripts/", stringify!($name), ".lua")),
-            ],
-        ),)+];
-
         impl Scripts {
-            /// The scripts as `text` makes them from their name and their parts.
-            pub(super) fn made_by(text: impl Fn(&'static str, &[&str]) -> String) -> Self {
-                let made = |name: &'static str| {
-                    let parts = TEXTS.iter().find(|(other, _)| *other == name);
-                    Script::new(name, text(name, parts.map_or(&[], |(_, parts)| *parts)))
-                };
-                Self { $($name: made(stringify!($name)),)+ }
+            /// The scripts as `write` makes them from their parts.
+            pub(super) fn made_by(write: impl Fn(&[Part]) -> String) -> Self {
+                Self { $($name: Script::new(stringify!($name), write(&[
+                    ("head", concat!("#!lua", $flags, "\n")),
+                    ("prelude", include_str!("scripts/prelude.lua")),
+                    $(($shared, include_str!(concat!("scripts/", $shared, ".lua"))),)*
+                    (
+                        stringify!($name),
+                        include_str!(concat!("scripts/", stringify!($name), ".lua")),
+                    ),
+                ])),)+ }
             }
 
             /// Each of them.
@@ -98,4 +94,4 @@ texts! {
 
 /// The scripts as they are shipped.
 pub(super) static SHIPPED: LazyLock<Scripts> =
-    LazyLock::new(|| Scripts::made_by(|_, parts| parts.concat()));
+    LazyLock::new(|| Scripts::made_by(|parts| parts.iter().map(|(_, text)| *text).collect()));

@@ -1,5 +1,6 @@
 //! Tests that look behind the public door: the scripts one by one, and scripts that fail.
 
 mod moved;
+mod mutants;
 mod oracle;
 mod server;

@@ -27,8 +27,9 @@ pub(super) fn moved(text: &str) -> String {
     text.replace(STILL, MOVED)
 }
 
-static SCRIPTS: LazyLock<Scripts> =
-    LazyLock::new(|| Scripts::made_by(|_, parts| moved(&parts.concat())));
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
+    Scripts::made_by(|parts| moved(&parts.iter().map(|p| p.1).collect::<String>()))
+});
 
 /// A server with a clock that can be moved. Each store has a namespace of its own.
 pub(super) struct Moved {
@@ -47,8 +48,8 @@ impl Moved {
     }
 
     /// The same server with other scripts.
-    pub(super) fn rerun(self, scripts: &'static Scripts) -> Self {
-        Self { scripts, ..self }
+    pub(super) fn rerun(&mut self, scripts: &'static Scripts) {
+        self.scripts = scripts;
     }
 
     pub(super) async fn store(&self) -> RedisStore {

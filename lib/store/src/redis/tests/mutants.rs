@@ -1,0 +1,211 @@
+//! Scripts with one guard taken away: somebody must notice, for each of them.
+//!
+//! A guard is a line of a condition (`and ...`, `or ...`, or the first one, after `return`), or a
+//! line that turns a step away (`if ... then return ... end`).
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, PoisonError},
+};
+
+use super::{
+    moved::{Moved, moved},
+    oracle,
+    server::Server,
+};
+use crate::redis::script::{Part, Scripts};
+use hapax_contract::{CASES, locks};
+
+/// Random lives that a guard must survive before it counts as missed by nobody.
+const LIVES: u32 = 256;
+/// Two servers are tried at once.
+const LANES: usize = 2;
+
+/// A part of the scripts without one of its guards.
+struct Mutant {
+    part: &'static str,
+    guard: String,
+    text: String,
+}
+
+impl Mutant {
+    fn name(&self) -> String {
+        format!("{}: {}", self.part, self.guard)
+    }
+
+    /// The scripts with the part in place of the right one, after `finish`.
+    fn scripts(&self, finish: fn(&str) -> String) -> &'static Scripts {
+        let bent = |(name, text): &Part| match *name == self.part {
+            true => self.text.clone(),
+            false => (*text).to_owned(),
+        };
+        let scripts = Scripts::made_by(|parts| finish(&parts.iter().map(bent).collect::<String>()));
+        Box::leak(Box::new(scripts))
+    }
+}
+
+/// Every part without each of its guards.
+fn mutants() -> Vec<Mutant> {
+    let parts = Mutex::new(BTreeMap::new());
+    Scripts::made_by(|of_script| {
+        parts.lock().unwrap().extend(of_script.iter().copied());
+        String::new()
+    });
+    let parts = parts.into_inner().unwrap().into_iter();
+    parts.flat_map(|(part, text)| bends(part, text)).collect()
+}
+
+fn bends(part: &'static str, text: &str) -> Vec<Mutant> {
+    let lines: Vec<&str> = text.lines().collect();
+    let joint = |at: usize| {
+        let line = lines.get(at).map_or("", |line| line.trim());
+        ["and ", "or "].into_iter().find(|joint| line.starts_with(joint))
+    };
+    let mut bends = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let guard = line.trim();
+        let turns_away =
+            guard.starts_with("if ") && guard.contains(" then return ") && guard.ends_with(" end");
+        let first = guard.strip_prefix("return ").filter(|_| joint(at + 1).is_some());
+        if joint(at).is_none() && !turns_away && first.is_none() {
+            continue;
+        }
+        let mut rest = lines.clone();
+        let next = match (first, joint(at + 1)) {
+            // The second condition becomes the first one.
+            (Some(_), Some(joint)) => rest[at + 1].replacen(joint, "return ", 1),
+            _ => String::new(),
+        };
+        if first.is_some() {
+            rest[at + 1] = &next;
+        }
+        rest.remove(at);
+        let guard = first.unwrap_or(guard).to_owned();
+        bends.push(Mutant { part, guard, text: rest.join("\n") + "\n" });
+    }
+    bends
+}
+
+macro_rules! fails {
+    ($subject:expr, $($case:ident)+) => {
+        [$((stringify!($case), &|| hapax_contract::run(locks::$case($subject))),)+]
+            as [(&'static str, &dyn Fn()); _]
+    };
+}
+
+/// The first case of the contract that fails, or what else does.
+fn noticed(mutant: &Mutant, subject: &Moved, server: &Server) -> Option<String> {
+    let fails = |case: &dyn Fn()| catch_unwind(AssertUnwindSafe(case)).is_err();
+    for case in CASES {
+        if fails(&|| case.run(subject)) {
+            return Some(case.name.to_owned());
+        }
+    }
+    let cases = fails!(
+        subject,
+        a_held_lock_is_taken
+        the_same_owner_gains_again_under_the_same_fence
+        a_lock_is_free_after_its_lease
+        a_lock_is_free_after_its_release
+        a_fence_rises_with_every_holder
+        a_lease_that_is_over_is_not_renewed
+        a_foreign_renewal_changes_nothing
+        a_foreign_release_changes_nothing
+        a_repeated_release_changes_nothing
+        owners_at_once_give_one_holder
+    );
+    for (name, case) in cases {
+        if fails(case) {
+            return Some(name.to_owned());
+        }
+    }
+    if fails(&|| hapax_contract::oracle::search(subject, 64).unwrap()) {
+        return Some("random_steps_match_the_reference".to_owned());
+    }
+    let scripts = mutant.scripts(str::to_owned);
+    let parts = fails(&|| oracle::search(server, scripts, LIVES, 0).unwrap());
+    parts.then(|| "any_step_does_what_the_pure_rule_does".to_owned())
+}
+
+/// Whether a server takes the scripts: one that it refuses would prove nothing.
+fn is_understood(mutant: &Mutant, server: &Server) -> bool {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let fleet = crate::redis::RedisStore::at(&server.url()).fleet().await.unwrap();
+        let node = fleet.masters().remove(0);
+        for script in mutant.scripts(str::to_owned).all() {
+            if node.load(script).await.is_err() {
+                return false;
+            }
+        }
+        true
+    })
+}
+
+/// Tries every mutant and prints what became of it; those that nobody noticed.
+fn survivors(mutants: Vec<Mutant>) -> Vec<String> {
+    let (queue, survivors) = (Mutex::new(mutants.into_iter()), Mutex::new(Vec::new()));
+    let lane = || {
+        let (mut subject, server) = (Moved::new(), Server::sound());
+        loop {
+            let mutant = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(mutant) = mutant else { break };
+            assert!(is_understood(&mutant, &server), "no script without {}", mutant.name());
+            subject.rerun(mutant.scripts(moved));
+            match noticed(&mutant, &subject, &server) {
+                Some(case) => println!("killed {} (by {case})", mutant.name()),
+                None => {
+                    println!("SURVIVED {}", mutant.name());
+                    survivors.lock().unwrap().push(mutant.name());
+                }
+            }
+        }
+    };
+    // Each mutant that is noticed panics or parts; that is not worth a message.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(lane);
+        }
+    });
+    std::panic::set_hook(hook);
+    survivors.into_inner().unwrap()
+}
+
+#[test]
+#[ignore = "it takes minutes: the contract is tried once for each guard of the scripts"]
+fn every_guard_of_a_script_is_missed() {
+    let mutants = mutants();
+    let count = mutants.len();
+    let survivors = survivors(mutants);
+    println!("{} killed, {} survived", count - survivors.len(), survivors.len());
+    assert_eq!(survivors, [""; 0]);
+}
+
+#[test]
+fn every_step_has_guards_that_can_be_taken_away() {
+    let mutants = mutants();
+    for part in [
+        "prelude",
+        "record",
+        "claim",
+        "renew",
+        "checkpoint",
+        "complete",
+        "doubt",
+        "release",
+        "settle",
+        "lock",
+        "lock_acquire",
+        "lock_renew",
+        "lock_release",
+    ] {
+        assert!(mutants.iter().any(|mutant| mutant.part == part), "{part} has no guard");
+    }
+    let server = Server::sound();
+    for mutant in &mutants {
+        assert!(is_understood(mutant, &server), "no script without {}", mutant.name());
+    }
+}
