@@ -1,0 +1,124 @@
+//! Processes: as whom they run, who belongs to them, how they end.
+
+use std::{
+    fs,
+    os::unix::fs::chown,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use crate::clock;
+
+/// Lines of a log that an error shows.
+const TAIL_LINES: usize = 30;
+/// A killed process is gone at once; only a broken kernel needs so long.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+/// The account under which a server runs that refuses to run as root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Account {
+    user: u32,
+    group: u32,
+}
+
+impl Account {
+    /// `name` as the system knows it, or `None` if we are not root and run it as ourselves.
+    pub(crate) fn of(name: &str) -> Result<Option<Self>> {
+        if !is_root() {
+            return Ok(None);
+        }
+        let accounts = fs::read_to_string("/etc/passwd").context("the list of accounts")?;
+        let line = accounts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let mut fields = line.with_context(|| format!("no account `{name}`"))?.split(':').skip(1);
+        let mut number =
+            || -> Result<u32> { Ok(fields.next().context("an account without numbers")?.parse()?) };
+        Ok(Some(Self { user: number()?, group: number()? }))
+    }
+
+    pub(crate) fn own(self, dir: &Path) -> Result<()> {
+        chown(dir, Some(self.user), Some(self.group))
+            .with_context(|| format!("failed to give {} away", dir.display()))
+    }
+}
+
+/// What stands in front of a server's command line so that it runs as `account`.
+pub(crate) fn as_account(account: Option<Account>) -> Vec<String> {
+    account.map_or_else(Vec::new, |Account { user, group }| {
+        let ids = [format!("--reuid={user}"), format!("--regid={group}")];
+        ["setpriv".to_owned()].into_iter().chain(ids).chain(["--clear-groups".to_owned()]).collect()
+    })
+}
+
+/// A program from its words; it runs in `dir`.
+pub(crate) fn command(words: &[String], dir: &Path) -> Result<Command> {
+    let (program, arguments) = words.split_first().context("an empty command")?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(dir);
+    Ok(command)
+}
+
+pub(crate) fn is_root() -> bool {
+    geteuid().is_root()
+}
+
+/// The program in one of `dirs`, or where the shell would find it.
+pub(crate) fn find(program: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    let all = dirs.iter().cloned().chain(std::env::split_paths(&path)).chain(usual);
+    all.map(|dir| dir.join(program)).find(|path| path.is_file())
+}
+
+/// Whether the process runs: a zombie does not.
+pub fn is_running(pid: u32) -> bool {
+    state(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
+/// Whether the process runs and was started with `word` on its command line.
+pub(crate) fn is_running_with(pid: u32, word: &Path) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    is_running(pid) && String::from_utf8_lossy(&line).contains(&*word.to_string_lossy())
+}
+
+/// The children of a process.
+pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
+    let all = fs::read_dir("/proc").context("this needs Linux")?;
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(pids.filter(|child| state(*child).is_some_and(|(_, parent)| parent == pid)).collect())
+}
+
+/// Sends a signal; a process that is gone is not an error.
+pub(crate) fn signal(pid: u32, signal: Signal) -> Result<()> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).context("no such process number")?;
+    match kill_process(raw, signal) {
+        Err(error) if error != rustix::io::Errno::SRCH => {
+            bail!("failed to signal process {pid}: {error}")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits until a process has ended.
+pub(crate) fn wait_end(pid: u32) -> Result<()> {
+    clock::wait_for("the end of a process", END_LIMIT, || Ok((!is_running(pid)).then_some(())))
+}
+
+/// The last lines of a log.
+pub(crate) fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let skip = text.lines().count().saturating_sub(TAIL_LINES);
+    text.lines().skip(skip).collect::<Vec<_>>().join("\n")
+}
+
+/// State and parent of a process, from proc(5).
+fn state(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name in brackets, and may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
