@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use super::server::Server;
+use hapax_testkit::Redis;
+
 use crate::redis::{RedisStore, script::Scripts};
 use hapax_contract::{BoxFuture, Subject, locks::Place};
 use hapax_core::{lock::Locks, store::Store};
@@ -33,7 +34,7 @@ static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
 
 /// A server with a clock that can be moved. Each store has a namespace of its own.
 pub(super) struct Moved {
-    server: Server,
+    server: Redis,
     scripts: &'static Scripts,
     stores: AtomicU32,
 }
@@ -44,7 +45,7 @@ impl Moved {
     }
 
     pub(super) fn running(scripts: &'static Scripts) -> Self {
-        Self { server: Server::sound(), scripts, stores: AtomicU32::new(0) }
+        Self { server: super::server(), scripts, stores: AtomicU32::new(0) }
     }
 
     /// The same server with other scripts.

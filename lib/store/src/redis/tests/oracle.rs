@@ -4,12 +4,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use hapax_testkit::Redis;
 use proptest::{
     prelude::*,
     test_runner::{RngAlgorithm, TestError, TestRng, TestRunner},
 };
 
-use super::server::Server;
 use crate::redis::{RedisStore, script::Scripts};
 use hapax_core::{
     Actor, BusinessKey, Clock, Effect, Epoch, Fence, Fingerprint, Id, Identity, Nonce,
@@ -280,7 +280,7 @@ async fn play(store: &RedisStore, acts: &[Act]) -> Result<(), TestCaseError> {
 
 /// Plays random lives until one parts from the pure rule; says how.
 pub(super) fn search(
-    server: &Server,
+    server: &Redis,
     scripts: &'static Scripts,
     lives: u32,
     shrinking: u32,
@@ -311,7 +311,7 @@ pub(super) fn search(
 
 #[test]
 fn any_step_does_what_the_pure_rule_does() {
-    let server = Server::sound();
+    let server = super::server();
     if let Err(parting) = search(&server, &crate::redis::script::SHIPPED, 96, 200) {
         panic!("{parting}");
     }
