@@ -90,23 +90,35 @@ fn bends(part: &'static str, text: &str) -> Vec<Mutant> {
     bends
 }
 
-macro_rules! fails {
-    ($subject:expr, $($case:ident)+) => {
-        [$((stringify!($case), &|| hapax_contract::run(locks::$case($subject))),)+]
-            as [(&'static str, &dyn Fn()); _]
-    };
+fn fails(case: impl Fn()) -> bool {
+    catch_unwind(AssertUnwindSafe(case)).is_err()
 }
 
-/// The first case of the contract that fails, or what else does.
-fn noticed(mutant: &Mutant, subject: &Moved, server: &Redis) -> Option<String> {
-    let fails = |case: &dyn Fn()| catch_unwind(AssertUnwindSafe(case)).is_err();
-    for case in CASES {
-        if fails(&|| case.run(subject)) {
-            return Some(case.name.to_owned());
-        }
+/// The first case of the contract that fails without the guard, or what else does.
+fn noticed(mutant: &Mutant, subject: &Moved, server: &Redis) -> Option<&'static str> {
+    if mutant.part.starts_with("lock") {
+        return noticed_by_locks(subject);
     }
-    let cases = fails!(
-        subject,
+    if let Some(case) = CASES.iter().find(|case| fails(|| case.run(subject))) {
+        return Some(case.name);
+    }
+    if fails(|| hapax_contract::oracle::search(subject, 64).unwrap()) {
+        return Some("random_steps_match_the_reference");
+    }
+    let scripts = mutant.scripts(str::to_owned);
+    let parts = fails(|| oracle::search(server, scripts, LIVES, 0).unwrap());
+    parts.then_some("any_step_does_what_the_pure_rule_does")
+}
+
+fn noticed_by_locks(subject: &Moved) -> Option<&'static str> {
+    macro_rules! first_failing {
+        ($($case:ident)+) => {$(
+            if fails(|| hapax_contract::run(locks::$case(subject))) {
+                return Some(stringify!($case));
+            }
+        )+};
+    }
+    first_failing! {
         a_held_lock_is_taken
         the_same_owner_gains_again_under_the_same_fence
         a_lock_is_free_after_its_lease
@@ -117,18 +129,9 @@ fn noticed(mutant: &Mutant, subject: &Moved, server: &Redis) -> Option<String> {
         a_foreign_release_changes_nothing
         a_repeated_release_changes_nothing
         owners_at_once_give_one_holder
-    );
-    for (name, case) in cases {
-        if fails(case) {
-            return Some(name.to_owned());
-        }
     }
-    if fails(&|| hapax_contract::oracle::search(subject, 64).unwrap()) {
-        return Some("random_steps_match_the_reference".to_owned());
-    }
-    let scripts = mutant.scripts(str::to_owned);
-    let parts = fails(&|| oracle::search(server, scripts, LIVES, 0).unwrap());
-    parts.then(|| "any_step_does_what_the_pure_rule_does".to_owned())
+    let parts = fails(|| locks::search(subject, locks::LIVES).unwrap());
+    parts.then_some("random_sequences_match_the_memory")
 }
 
 /// Whether a server takes the scripts: one that it refuses would prove nothing.
