@@ -2,6 +2,8 @@
 
 mod clock;
 #[cfg(feature = "tests")]
+mod cluster;
+#[cfg(feature = "tests")]
 mod database;
 pub mod engine;
 mod package;
@@ -9,27 +11,33 @@ mod place;
 mod port;
 mod process;
 #[cfg(feature = "tests")]
+pub mod proxy;
+mod resp;
+#[cfg(feature = "tests")]
 mod server;
 pub mod shared;
-
-use crate::engine::{MariaDbEngine, PostgresEngine, RedisEngine};
+mod topology;
+#[cfg(feature = "tests")]
+mod whole;
 
 pub use crate::process::is_running;
 #[cfg(feature = "tests")]
 pub use crate::{
+    cluster::{RedisCluster, redis_cluster},
     database::{Database, mariadb, postgres},
+    proxy::Proxy,
     server::Server,
 };
 
 /// A private PostgreSQL.
 #[cfg(feature = "tests")]
-pub type Postgres = Server<PostgresEngine>;
+pub type Postgres = Server<engine::PostgresEngine>;
 /// A private MariaDB.
 #[cfg(feature = "tests")]
-pub type MariaDb = Server<MariaDbEngine>;
+pub type MariaDb = Server<engine::MariaDbEngine>;
 /// A private Redis.
 #[cfg(feature = "tests")]
-pub type Redis = Server<RedisEngine>;
+pub type Redis = Server<engine::RedisEngine>;
 
 /// A Redis of the test's own: empty, durable, gone when dropped.
 ///

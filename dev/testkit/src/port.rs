@@ -18,7 +18,7 @@ const FIRST: u16 = 10_240;
 /// So many ports: Redis Cluster's bus uses the port plus [`BUS`], which must stay below 32768.
 const COUNT: u16 = 12_000;
 /// From a cluster node's port to the port of its bus.
-const BUS: u16 = 10_000;
+pub(crate) const BUS: u16 = 10_000;
 /// Tries before the machine counts as full.
 const TRIES: u32 = 1_000;
 

@@ -5,18 +5,13 @@ use std::{
     os::unix::fs::chown,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
-
-use crate::clock;
+use anyhow::{Context as _, Result};
+use rustix::process::geteuid;
 
 /// Lines of a log that an error shows.
 const TAIL_LINES: usize = 30;
-/// A killed process is gone at once; only a broken kernel needs so long.
-const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// The account under which a server runs that refuses to run as root.
 #[derive(Clone, Copy, Debug)]
@@ -85,26 +80,11 @@ pub(crate) fn is_running_with(pid: u32, word: &Path) -> bool {
 }
 
 /// The children of a process.
+#[cfg(feature = "tests")]
 pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
     let all = fs::read_dir("/proc").context("this needs Linux")?;
     let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     Ok(pids.filter(|child| state(*child).is_some_and(|(_, parent)| parent == pid)).collect())
-}
-
-/// Sends a signal; a process that is gone is not an error.
-pub(crate) fn signal(pid: u32, signal: Signal) -> Result<()> {
-    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).context("no such process number")?;
-    match kill_process(raw, signal) {
-        Err(error) if error != rustix::io::Errno::SRCH => {
-            bail!("failed to signal process {pid}: {error}")
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Waits until a process has ended.
-pub(crate) fn wait_end(pid: u32) -> Result<()> {
-    clock::wait_for("the end of a process", END_LIMIT, || Ok((!is_running(pid)).then_some(())))
 }
 
 /// The last lines of a log.

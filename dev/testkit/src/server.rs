@@ -7,13 +7,12 @@ use std::{
     io::Write as _,
     marker::PhantomData,
     os::unix::process::CommandExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::Signal;
 
 use crate::{
     clock,
@@ -22,6 +21,7 @@ use crate::{
     port::Port,
     process,
     shared::START_LIMIT,
+    whole,
 };
 
 /// The guardian.
@@ -64,8 +64,12 @@ impl<E: Engine> Server<E> {
     pub async fn with(settings: &[(&str, &str)]) -> Result<Self> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let settings: Vec<_> = settings.iter().map(owned).collect();
-        let inner = blocking(move || Inner::start(&settings)).await?;
-        Ok(Self { inner: Arc::new(inner) })
+        blocking(move || Self::launch(Port::take()?, &settings)).await
+    }
+
+    /// Starts a server on a port that was taken for it; blocks.
+    pub(crate) fn launch(port: Port, settings: &[(String, String)]) -> Result<Self> {
+        Ok(Self { inner: Arc::new(Inner::start(port, settings)?) })
     }
 
     /// Where it listens, as an administrator, also while it does not run.
@@ -84,6 +88,12 @@ impl<E: Engine> Server<E> {
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.inner.process().as_ref().map(Child::id)
+    }
+
+    /// Its directory: data and log.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.inner.home.dir
     }
 
     /// The end of its log.
@@ -124,8 +134,7 @@ impl<E: Engine> Server<E> {
     ///
     /// Fails if it does not run.
     pub fn stop(&self) -> Result<()> {
-        let pid = self.pid().context("it does not run")?;
-        self.inner.stop(pid)?;
+        whole::stop(self.pid().context("it does not run")?)?;
         Ok(())
     }
 
@@ -135,20 +144,16 @@ impl<E: Engine> Server<E> {
     ///
     /// Fails if it does not run.
     pub fn cont(&self) -> Result<()> {
-        let pid = self.pid().context("it does not run")?;
-        for child in process::children(pid)? {
-            process::signal(child, Signal::CONT)?;
-        }
-        process::signal(pid, Signal::CONT)
+        whole::cont(self.pid().context("it does not run")?)?;
+        Ok(())
     }
 }
 
 impl<E: Engine> Inner<E> {
-    fn start(settings: &[(String, String)]) -> Result<Self> {
+    fn start(port: Port, settings: &[(String, String)]) -> Result<Self> {
         let programs = package::need(E::NAME, E::PACKAGE, E::programs)?;
         let private = place::root()?.join("private");
         place::make(&private)?;
-        let port = Port::take()?;
         let home = Home { dir: place::fresh(&private, E::SLUG)?, port: port.number };
         // From here on the directory has somebody who removes it.
         let guardian = Guardian::of::<E>(&home.dir)?;
@@ -191,37 +196,22 @@ impl<E: Engine> Inner<E> {
 
     fn kill(&self) -> Result<()> {
         let mut child = self.process().take().context("it does not run")?;
-        // It makes no children while it is held, and none of them is missed.
-        let children = self.stop(child.id())?;
-        process::signal(child.id(), Signal::KILL)?;
-        for child in &children {
-            process::signal(*child, Signal::KILL)?;
-        }
-        child.wait().context("failed to wait for a process")?;
-        self.guardian.tell("")?;
-        children.into_iter().try_for_each(process::wait_end)
-    }
-
-    fn stop(&self, pid: u32) -> Result<Vec<u32>> {
-        process::signal(pid, Signal::STOP)?;
-        let children = process::children(pid)?;
-        for child in &children {
-            process::signal(*child, Signal::STOP)?;
-        }
-        Ok(children)
+        let children = whole::kill(child.id())?;
+        self.bury(&mut child, &children)
     }
 
     /// Ends it in the way that leaves nothing behind.
     fn end(&self) -> Result<()> {
         let Some(mut child) = self.process().take() else { return Ok(()) };
-        let children = process::children(child.id())?;
-        process::signal(child.id(), E::END)?;
-        for held in children.iter().copied().chain([child.id()]) {
-            process::signal(held, Signal::CONT)?;
-        }
+        let children = whole::end(child.id(), E::END)?;
+        self.bury(&mut child, &children)
+    }
+
+    /// Waits until all of them are gone.
+    fn bury(&self, child: &mut Child, children: &[u32]) -> Result<()> {
         child.wait().context("failed to wait for a process")?;
         self.guardian.tell("")?;
-        children.into_iter().try_for_each(process::wait_end)
+        children.iter().copied().try_for_each(whole::wait_end)
     }
 
     /// A panic elsewhere leaves the process as it is.

@@ -21,10 +21,11 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     clock,
-    engine::{Engine, Home},
+    engine::{Engine, Home, RedisEngine},
     package, place,
     port::Port,
     process,
+    topology::{self, NODES},
 };
 
 /// The guardian.
@@ -57,7 +58,7 @@ impl<E: Engine> Shared<E> {
         let (url, hold) = match std::env::var(E::VARIABLE) {
             Ok(url) => (url, None),
             Err(_) => {
-                let (url, hold) = keep(E::SLUG, |house| house.start::<E>(&[]))
+                let (url, hold) = keep(E::SLUG, |house| house.start::<E>(&[]).map(E::url))
                     .with_context(|| format!("failed to share {}", E::NAME))?;
                 (url, Some(hold))
             }
@@ -69,6 +70,48 @@ impl<E: Engine> Shared<E> {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+}
+
+/// The Redis Cluster of this run; while this lives, it lives.
+#[derive(Debug)]
+pub struct SharedCluster {
+    urls: Vec<String>,
+    _hold: Option<File>,
+}
+
+impl SharedCluster {
+    /// The variable that names the nodes of a cluster of the user's own, with commas between them.
+    pub const VARIABLE: &str = "HAPAX_TEST_REDIS_CLUSTER";
+
+    /// Finds the cluster of this run or starts it, and keeps it; blocks as [`Shared::hold`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Shared::hold`].
+    pub fn hold() -> Result<Self> {
+        let (urls, hold) = match std::env::var(Self::VARIABLE) {
+            Ok(urls) => (urls, None),
+            Err(_) => {
+                let (urls, hold) = keep("redis-cluster", |house| {
+                    let settings = topology::settings();
+                    let start = |_| house.start::<RedisEngine>(&settings);
+                    let ports = (0..NODES).map(start).collect::<Result<Vec<u16>>>()?;
+                    topology::join(&ports)?;
+                    let urls: Vec<String> = ports.into_iter().map(RedisEngine::url).collect();
+                    Ok(urls.join(","))
+                })
+                .context("failed to share a Redis Cluster")?;
+                (urls, Some(hold))
+            }
+        };
+        Ok(Self { urls: urls.split(',').map(str::to_owned).collect(), _hold: hold })
+    }
+
+    /// Where a client begins: all nodes.
+    #[must_use]
+    pub fn urls(&self) -> &[String] {
+        &self.urls
     }
 }
 
@@ -109,7 +152,7 @@ pub(crate) fn keep(
 
 impl House {
     /// Starts one server under a guardian and waits until it answers.
-    pub(crate) fn start<E: Engine>(&mut self, settings: &[(String, String)]) -> Result<String> {
+    pub(crate) fn start<E: Engine>(&mut self, settings: &[(String, String)]) -> Result<u16> {
         let programs = package::need(E::NAME, E::PACKAGE, E::programs)?;
         let port = Port::take()?;
         let home = Home { dir: place::fresh(&self.dir, "run")?, port: port.number };
@@ -124,7 +167,7 @@ impl House {
         })
         .with_context(|| process::tail(&home.log()))?;
         self.runs.push(home.dir);
-        Ok(E::url(port.number))
+        Ok(port.number)
     }
 
     /// Leaves a server to a guardian that survives us.
@@ -172,6 +215,7 @@ fn generation() -> String {
         include_str!("engine/postgres.rs"),
         include_str!("engine/redis.rs"),
         include_str!("shared.rs"),
+        include_str!("topology.rs"),
         KEEP,
     ];
     sources.hash(&mut hash);

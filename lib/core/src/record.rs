@@ -12,7 +12,7 @@ use crate::{
     id::{Actor, Id, Identity},
     invalid::Invalid,
     outcome::Outcome,
-    time::Timestamp,
+    time::{Timestamp, millis},
 };
 
 /// The fence: rises with every attempt and every settlement.
@@ -154,7 +154,7 @@ impl Effect {
                 let margin = cmp::min(window / 10, WINDOW_MARGIN_MAX);
                 (Some(Duration::ZERO), Some(window - margin))
             }
-            Self::Queryable { quiet } => (Some(quiet), None),
+            Self::Queryable { quiet } => (Some(kept(quiet)), None),
             Self::Opaque => (None, None),
         };
         Terms {
@@ -163,6 +163,11 @@ impl Effect {
             retake_until: window.map(|window| since.plus(window)),
         }
     }
+}
+
+/// A span as stores keep it.
+fn kept(span: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(millis(span)).unwrap_or_default())
 }
 
 /// When a dead attempt may be taken over; kept in the row, so that a deploy cannot change what a

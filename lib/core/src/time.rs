@@ -24,7 +24,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The moment `span` later; stays at the end of time instead of wrapping.
+    /// The moment `span` later, which is at most a thousand years.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(millis(span)))
@@ -37,9 +37,13 @@ impl Timestamp {
     }
 }
 
-/// A span as whole milliseconds, as stores keep it. Longer than 292 million years is for ever.
+/// The longest span that anybody means, in milliseconds: a thousand years. Every store adds a few
+/// of them without an overflow, also one that counts in doubles.
+const SPAN_MAX: i64 = 1_000 * 366 * 24 * 60 * 60 * 1_000;
+
+/// A span as whole milliseconds, as stores keep it. Longer than a thousand years is for ever.
 pub fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(span.as_millis()).map_or(SPAN_MAX, |span| std::cmp::min(span, SPAN_MAX))
 }
 
 /// The clock of this process: what waits, renews and times out reads it.

@@ -10,6 +10,11 @@ mod sql;
 pub use self::error::{Error, Kind};
 #[cfg(feature = "sql")]
 pub use self::sql::{
-    Dialect, End, Handling, Joined, Migration, Moved, Old, Opening, Sealed, Sql, Sqlite,
-    SqliteStore, Tx, Unsealed,
+    Dialect, End, Handling, Joined, Migration, Moved, Old, Opening, Sealed, Sql, Tx, Unsealed,
 };
+#[cfg(feature = "mysql")]
+pub use self::sql::{MySql, MySqlStore};
+#[cfg(feature = "postgres")]
+pub use self::sql::{Postgres, PostgresStore};
+#[cfg(feature = "sqlite")]
+pub use self::sql::{Sqlite, SqliteStore};

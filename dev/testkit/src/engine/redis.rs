@@ -34,6 +34,10 @@ impl Engine for RedisEngine {
         line.extend(["--dir".to_owned(), word(&home.data())?]);
         line.extend(words(&format!("--port {} --bind 127.0.0.1 --daemonize no", home.port)));
         line.extend(words("--appendonly yes --appendfsync always --maxmemory-policy noeviction"));
+        // Whose it is can be read from its command line, as of every other server.
+        line.extend(words("--set-proc-title no"));
+        // A replica gets its copy at once instead of after five seconds.
+        line.extend(words("--repl-diskless-sync-delay 0"));
         // No snapshots, the log goes to the standard output.
         line.extend(["--save".to_owned(), String::new(), "--logfile".to_owned(), String::new()]);
         Ok(line)

@@ -1,7 +1,8 @@
 //! One database a test.
 
-use hapax_testkit::{Database, mariadb, postgres};
 use sqlx::{Connection as _, Executor as _, MySqlConnection, PgConnection, Row as _};
+
+use hapax_testkit::{Database, mariadb, postgres};
 
 #[tokio::test]
 async fn each_test_has_a_postgres_database_of_its_own() {

@@ -57,9 +57,10 @@ fn entry(record: &Record, event: Event, actor: &Actor, note: &str, now: Timestam
     Entry { at: now, epoch: record.epoch, event, actor: actor.clone(), note: bounded_note(note) }
 }
 
-/// A reason as a journal keeps it: its first 255 bytes, cut between two letters.
+/// A reason as a journal keeps it: its first 255 bytes, cut between two letters. NUL is left out,
+/// since not every database keeps it in a text.
 pub fn bounded_note(reason: &str) -> String {
-    let kept = reason.chars().scan(0, |bytes, letter| {
+    let kept = reason.chars().filter(|letter| *letter != '\0').scan(0, |bytes, letter| {
         *bytes += letter.len_utf8();
         (*bytes <= NOTE_BYTES_MAX).then_some(letter)
     });

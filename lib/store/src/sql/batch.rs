@@ -1,55 +1,118 @@
-//! Many steps in one transaction: one statement for each kind of step.
+//! Many steps at once: one change for each kind of step.
 //!
-//! Invariant: the statements do to each record what `hapax_core::store::apply` does to it
+//! Invariant: the changes do to each record what `hapax_core::store::apply` does to it
 //! (`any_batch_does_what_the_pure_rule_does`), and a step that the database refuses harms no
 //! other (`a_poison_row_harms_only_itself`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sqlx::Transaction;
 
 use super::{
-    clock,
-    dialect::{Bind, Conn, Dialect},
+    dialect::{Bind, Conn, Dialect, WITNESS_RELEASE, WITNESS_ROLLBACK, WITNESS_SET},
+    line::Line,
     read,
     row::Row,
-    sheet::{self, JournalRow, Sheets},
+    sheet::{self, Deed},
     store::Sql,
 };
 use crate::error::{Error, Kind};
 use hapax_core::{
     Class, Epoch, Grant, Id, Nonce, Timestamp,
-    store::{Answer, Event, Fault, FaultKind, Found, Step},
+    store::{Answer, Fault, FaultKind, Found, Step},
 };
 
 /// Takes the steps; `out[i]` answers `steps[i]`.
 pub(super) async fn apply<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Vec<Answer> {
-    let error = match together(sql, steps).await {
-        Ok(answers) => return answers,
-        Err(error) => error,
-    };
-    let harms_one = matches!(error.kind(), Kind::Refused | Kind::Corrupt | Kind::Invalid);
-    let error = match harms_one && steps.len() > 1 {
-        true => match one_by_one(sql, steps).await {
-            Ok(answers) => return answers,
-            Err(error) => error,
-        },
-        false => error,
-    };
+    if D::COMMITS_EACH { each(sql, steps).await } else { all(sql, steps).await }
+}
+
+/// What became of steps that all failed.
+fn failed(error: Error, count: usize) -> Vec<Answer> {
     let is_unsure = error.kind() == Kind::Unsure;
     let fault = error.into_fault();
     let answer = if is_unsure { Answer::Unsure(fault) } else { Answer::Away(fault) };
-    vec![answer; steps.len()]
+    vec![answer; count]
 }
 
-/// All steps by common statements.
-async fn together<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Result<Vec<Answer>, Error> {
+/// Whether one step may have harmed the others.
+fn is_poison(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Refused | Kind::Corrupt | Kind::Invalid)
+}
+
+fn are_distinct(steps: &[Step]) -> bool {
     let distinct: HashSet<Id> = steps.iter().map(Step::id).collect();
-    if distinct.len() < steps.len() {
+    distinct.len() == steps.len()
+}
+
+/// Each kind of step by itself: its change is a transaction.
+async fn each<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Vec<Answer> {
+    let mut deeds: BTreeMap<Option<Deed>, Vec<usize>> = BTreeMap::new();
+    for (place, step) in steps.iter().enumerate() {
+        // Steps on one record are taken one after the other.
+        let deed = if are_distinct(steps) { Deed::of(step).ok() } else { None };
+        deeds.entry(deed).or_default().push(place);
+    }
+    let mut answers: Vec<Option<Answer>> = vec![None; steps.len()];
+    for (deed, places) in deeds {
+        let group: Vec<Step> = places.iter().filter_map(|at| steps.get(*at)).cloned().collect();
+        let taken = match deed {
+            Some(_) => alike(sql, &group).await,
+            None => alone(sql, &group).await,
+        };
+        for (place, answer) in places.into_iter().zip(taken) {
+            if let Some(slot) = answers.get_mut(place) {
+                *slot = Some(answer);
+            }
+        }
+    }
+    answers.into_iter().map(|answer| answer.unwrap_or_else(|| Answer::Away(unread()))).collect()
+}
+
+/// Steps of one kind; if the database refuses them together, each alone.
+async fn alike<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Vec<Answer> {
+    match take(&mut Line::Each(sql), steps).await {
+        Ok(taken) => {
+            taken.changed.iter().for_each(|id| sql.hint(*id));
+            taken.answers
+        }
+        Err(error) if is_poison(&error) && steps.len() > 1 => alone(sql, steps).await,
+        Err(error) => failed(error, steps.len()),
+    }
+}
+
+async fn alone<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Vec<Answer> {
+    let mut answers = Vec::with_capacity(steps.len());
+    for step in steps {
+        match take(&mut Line::Each(sql), std::slice::from_ref(step)).await {
+            Ok(mut taken) => {
+                taken.changed.iter().for_each(|id| sql.hint(*id));
+                answers.append(&mut taken.answers);
+            }
+            Err(error) => answers.append(&mut failed(error, 1)),
+        }
+    }
+    answers
+}
+
+/// All steps in one transaction.
+async fn all<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Vec<Answer> {
+    let error = match together(sql, steps).await {
+        Ok(answers) => return answers,
+        Err(error) if is_poison(&error) && steps.len() > 1 => error,
+        Err(error) => return failed(error, steps.len()),
+    };
+    tracing::debug!(error = &error as &dyn std::error::Error, "a batch is taken one by one");
+    one_by_one(sql, steps).await.unwrap_or_else(|error| failed(error, steps.len()))
+}
+
+/// All steps by common changes.
+async fn together<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Result<Vec<Answer>, Error> {
+    if !are_distinct(steps) {
         return one_by_one(sql, steps).await;
     }
-    let mut tx = sql.begin("steps").await?;
-    let taken = match take::<D>(&mut tx, steps).await {
+    let mut tx = sql.begin_steps().await?;
+    let taken = match take::<D>(&mut Line::Within(&mut *tx), steps).await {
         Ok(taken) => taken,
         Err(error) => {
             sql.rollback(tx).await;
@@ -62,11 +125,11 @@ async fn together<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Result<Vec<Answer
 
 /// Each step by itself, in one transaction: what the database refuses is undone alone.
 async fn one_by_one<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Result<Vec<Answer>, Error> {
-    let mut tx = sql.begin("steps_one_by_one").await?;
+    let mut tx = sql.begin_steps().await?;
     let mut answers = Vec::with_capacity(steps.len());
     let mut changed = Vec::new();
     for step in steps {
-        match alone::<D>(&mut tx, step).await {
+        match undoable::<D>(&mut tx, step).await {
             Ok(Ok(mut taken)) => {
                 answers.append(&mut taken.answers);
                 changed.append(&mut taken.changed);
@@ -83,13 +146,16 @@ async fn one_by_one<D: Dialect>(sql: &Sql<D>, steps: &[Step]) -> Result<Vec<Answ
 }
 
 /// One step under a savepoint: the inner error was undone, the outer one breaks the batch off.
-async fn alone<D: Dialect>(conn: &mut Conn<D>, step: &Step) -> Result<Result<Taken, Error>, Error> {
-    D::execute(conn, D::WITNESS_SET, Vec::new()).await?;
-    let taken = take::<D>(conn, std::slice::from_ref(step)).await;
+async fn undoable<D: Dialect>(
+    conn: &mut Conn<D>,
+    step: &Step,
+) -> Result<Result<Taken, Error>, Error> {
+    D::execute(conn, WITNESS_SET, Vec::new()).await?;
+    let taken = take::<D>(&mut Line::Within(conn), std::slice::from_ref(step)).await;
     if taken.is_err() {
-        D::execute(conn, D::WITNESS_ROLLBACK, Vec::new()).await?;
+        D::execute(conn, WITNESS_ROLLBACK, Vec::new()).await?;
     }
-    D::execute(conn, D::WITNESS_RELEASE, Vec::new()).await?;
+    D::execute(conn, WITNESS_RELEASE, Vec::new()).await?;
     Ok(taken)
 }
 
@@ -113,31 +179,30 @@ struct Taken {
     changed: Vec<Id>,
 }
 
-/// What a statement did to a record.
+/// What a change did to a record.
 enum Won {
     Granted { grant: Grant, nonce: Nonce },
-    Applied(Epoch),
+    Applied { epoch: Epoch, now: Timestamp },
 }
 
-async fn take<D: Dialect>(conn: &mut Conn<D>, steps: &[Step]) -> Result<Taken, Error> {
-    let now = clock::tick::<D>(conn).await?;
-    let mut sheets = Sheets::default();
-    steps.iter().try_for_each(|step| sheets.enter(step, now))?;
-    let won = write::<D>(conn, sheets, now).await?;
-    let changed: Vec<Id> = steps.iter().map(Step::id).filter(|id| won.contains_key(id)).collect();
-    journal::<D>(conn, steps, &won, now).await?;
-    let lost: Vec<Id> = steps.iter().map(Step::id).filter(|id| !won.contains_key(id)).collect();
+/// Takes steps on distinct records.
+async fn take<D: Dialect>(line: &mut Line<'_, D>, steps: &[Step]) -> Result<Taken, Error> {
+    let mut won = write(line, steps).await?;
+    let of_kind = |is_won: bool| {
+        let ids = steps.iter().map(Step::id);
+        ids.filter(|id| won.contains_key(id) == is_won).collect::<Vec<Id>>()
+    };
+    let (changed, lost) = (of_kind(true), of_kind(false));
     let found = match lost.is_empty() {
         true => Vec::new(),
-        false => read::look_within::<D>(conn, &lost).await?,
+        false => read::look_through(line, &lost).await?,
     };
     let mut found: HashMap<Id, Found> = lost.into_iter().zip(found).collect();
-    let mut won = won;
     let answers = steps.iter().map(|step| {
         let id = step.id();
         match (won.remove(&id), found.remove(&id)) {
-            (Some(won), _) => won.answer(step, now),
-            (None, Some(found)) => repeated(step, found, now),
+            (Some(won), _) => won.answer(step),
+            (None, Some(found)) => repeated(step, found),
             (None, None) => Answer::Away(unread()),
         }
     });
@@ -145,14 +210,14 @@ async fn take<D: Dialect>(conn: &mut Conn<D>, steps: &[Step]) -> Result<Taken, E
 }
 
 impl Won {
-    fn answer(self, step: &Step, now: Timestamp) -> Answer {
+    fn answer(self, step: &Step) -> Answer {
         match (self, step) {
             // The nonce says whose it is, never that a row was met.
             (Self::Granted { grant, nonce }, Step::Claim(claim)) if nonce == claim.nonce => {
                 Answer::Granted(grant)
             }
             (Self::Granted { .. }, _) => Answer::Away(unread()),
-            (Self::Applied(epoch), _) => Answer::Applied { epoch, now },
+            (Self::Applied { epoch, now }, _) => Answer::Applied { epoch, now },
         }
     }
 }
@@ -160,9 +225,8 @@ impl Won {
 /// The answer to a step that changed nothing: either it had happened before, or it may not.
 ///
 /// The pure rule knows which; what it would still change is for another round.
-fn repeated(step: &Step, found: Found, now: Timestamp) -> Answer {
-    let found = Found { now, ..found };
-    let (record, entry, answer) = hapax_core::store::apply(found.record.clone(), step, now);
+fn repeated(step: &Step, found: Found) -> Answer {
+    let (record, entry, answer) = hapax_core::store::apply(found.record.clone(), step, found.now);
     if record == found.record && entry.is_none() { answer } else { Answer::Found(found) }
 }
 
@@ -170,84 +234,37 @@ fn unread() -> Fault {
     Fault::new(FaultKind::Corrupt, "the database did not say what a statement did")
 }
 
-/// Sends one statement for each kind of step.
+/// Sends the changes of each kind of step.
 async fn write<D: Dialect>(
-    conn: &mut Conn<D>,
-    mut sheets: Sheets<'_>,
-    now: Timestamp,
+    line: &mut Line<'_, D>,
+    steps: &[Step],
 ) -> Result<HashMap<Id, Won>, Error> {
-    let mut won = HashMap::new();
-    let fenced = [
-        (D::RENEW, &sheets.renewals),
-        (D::CHECKPOINT, &sheets.checkpoints),
-        (D::COMPLETE, &sheets.completions),
-        (D::DOUBT, &sheets.doubts),
-        (D::RELEASE, &sheets.releases),
-        (D::SETTLE_COMPLETED, &sheets.settled),
-        (D::SETTLE_OPEN, &sheets.reopened),
-    ];
-    for (text, rows) in fenced {
-        for rows in sheet::texts(rows)? {
-            for mut row in D::fetch(conn, text, vec![Bind::Text(rows), at(now)]).await? {
-                let id = row.id().map_err(Error::torn)?;
-                won.insert(id, Won::Applied(row.epoch().map_err(Error::torn)?));
-            }
-        }
+    let mut sheets: BTreeMap<Deed, Vec<(Id, String)>> = BTreeMap::new();
+    for step in steps {
+        sheets.entry(Deed::of(step)?).or_default().push((step.id(), sheet::row(step)?));
     }
-    for text in [D::CLAIM_INSERT, D::CLAIM_REUSE, D::CLAIM_RETAKE] {
-        for rows in sheet::texts(&sheets.claims)? {
-            for row in D::fetch(conn, text, vec![Bind::Text(rows), at(now)]).await? {
-                let (id, granted) = granted(row, now)?;
-                won.insert(id, granted);
+    let mut won = HashMap::new();
+    for (deed, mut rows) in sheets {
+        for change in deed.changes::<D>() {
+            for sheet in sheet::sheets(rows.iter().map(|(_, row)| row.as_str())) {
+                for row in line.send(change, vec![Bind::Text(sheet)]).await? {
+                    let (id, what) = read(deed, row).map_err(Error::torn)?;
+                    won.insert(id, what);
+                }
             }
+            rows.retain(|(id, _)| !won.contains_key(id));
         }
-        sheets.claims.retain(|claim| !won.contains_key(&claim.id));
     }
     Ok(won)
 }
 
-fn at(now: Timestamp) -> Bind {
-    Bind::Int(now.as_millis())
-}
-
-fn granted(mut row: Row, now: Timestamp) -> Result<(Id, Won), Error> {
-    let mut read = || -> Result<(Id, Won), hapax_core::Invalid> {
-        let (id, epoch, nonce) = (row.id()?, row.epoch()?, row.nonce()?);
-        let (attempt, since) = (row.count()?, row.time()?);
-        let (class, checkpoint): (Class, _) = (row.class()?, row.maybe_bytes()?);
-        let grant = Grant { epoch, now, attempt, since, class, checkpoint };
-        Ok((id, Won::Granted { grant, nonce }))
-    };
-    read().map_err(Error::torn)
-}
-
-/// Writes a line for each step that began or ended an attempt.
-async fn journal<D: Dialect>(
-    conn: &mut Conn<D>,
-    steps: &[Step],
-    won: &HashMap<Id, Won>,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let lines: Vec<JournalRow<'_>> = steps.iter().filter_map(|step| line(step, won)).collect();
-    for lines in sheet::texts(&lines)? {
-        D::execute(conn, D::JOURNAL_WRITE, vec![Bind::Text(lines), at(now)]).await?;
+fn read(deed: Deed, mut row: Row) -> Result<(Id, Won), hapax_core::Invalid> {
+    let (id, epoch, now) = (row.id()?, row.epoch()?, row.time()?);
+    if deed != Deed::Claim {
+        return Ok((id, Won::Applied { epoch, now }));
     }
-    Ok(())
-}
-
-fn line<'a>(step: &'a Step, won: &HashMap<Id, Won>) -> Option<JournalRow<'a>> {
-    let id = step.id();
-    match (step, won.get(&id)?) {
-        (Step::Claim(claim), Won::Granted { grant, .. }) => {
-            let event = if grant.attempt > 1 { Event::Retaken } else { Event::Claimed };
-            Some(JournalRow::new(id, event).by(&claim.caller))
-        }
-        (Step::Complete { .. }, _) => Some(JournalRow::new(id, Event::Completed)),
-        (Step::Doubt { why, .. }, _) => Some(JournalRow::new(id, Event::Doubted).because(why)),
-        (Step::Release { .. }, _) => Some(JournalRow::new(id, Event::Released)),
-        (Step::Settle { by, reason, .. }, _) => {
-            Some(JournalRow::new(id, Event::Settled).by(by).because(reason))
-        }
-        _ => None,
-    }
+    let (nonce, attempt, since) = (row.nonce()?, row.count()?, row.time()?);
+    let (class, checkpoint): (Class, _) = (row.class()?, row.maybe_bytes()?);
+    let grant = Grant { epoch, now, attempt, since, class, checkpoint };
+    Ok((id, Won::Granted { grant, nonce }))
 }

@@ -1,4 +1,5 @@
-//! Small writes of the store's own: those that meet at the busy writer share a transaction.
+//! Small writes of the store's own. Where there is one writer, those that meet at it share a
+//! transaction.
 //!
 //! Invariant: an errand that the database refuses harms no other in its transaction
 //! (`an_errand_that_fails_harms_no_other`).
@@ -7,16 +8,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{
-    clock,
-    dialect::{Conn, Dialect},
-    gather::answered,
-    locks, outbox,
-    store::Sql,
-};
+use super::{dialect::Dialect, gather::answered, line::Line, locks, outbox, store::Sql};
 use crate::error::Error;
 use hapax_core::{
-    Actor, Nonce, Timestamp,
+    Actor, Nonce,
     lock::{Hold, LockName},
     message::{Burial, Delivery, MessageId},
     store::Fault,
@@ -59,7 +54,7 @@ impl Done {
 }
 
 impl<D: Dialect> Sql<D> {
-    /// Sends an errand; one that meets others at the busy writer shares their transaction.
+    /// Sends an errand; one that meets others at a busy writer may share their transaction.
     pub(super) fn errand(&self, errand: Errand) -> BoxFuture<'static, Result<Done, Fault>> {
         let ticket = match self.shared().errands.enter(errand) {
             Ok(ticket) => ticket,
@@ -76,8 +71,25 @@ impl<D: Dialect> Sql<D> {
     }
 }
 
-/// All together; if that fails, each in a transaction of its own.
 async fn run<D: Dialect>(sql: &Sql<D>, errands: &[Errand]) -> Vec<Result<Done, Fault>> {
+    if D::COMMITS_EACH { each(sql, errands).await } else { all(sql, errands).await }
+}
+
+/// Each by itself: its change is a transaction.
+async fn each<D: Dialect>(sql: &Sql<D>, errands: &[Errand]) -> Vec<Result<Done, Fault>> {
+    let mut answers = Vec::with_capacity(errands.len());
+    for errand in errands {
+        let done = one(&mut Line::Each(sql), errand).await;
+        if let Ok(done) = &done {
+            tell(sql, errand, done);
+        }
+        answers.push(done.map_err(Error::into_fault));
+    }
+    answers
+}
+
+/// All together; if that fails, each in a transaction of its own.
+async fn all<D: Dialect>(sql: &Sql<D>, errands: &[Errand]) -> Vec<Result<Done, Fault>> {
     let error = match together(sql, errands).await {
         Ok(done) => return done.into_iter().map(Ok).collect(),
         Err(error) => error,
@@ -95,72 +107,57 @@ async fn run<D: Dialect>(sql: &Sql<D>, errands: &[Errand]) -> Vec<Result<Done, F
 }
 
 async fn together<D: Dialect>(sql: &Sql<D>, errands: &[Errand]) -> Result<Vec<Done>, Error> {
-    let mut tx = sql.begin("errands").await?;
-    let done = match all::<D>(&mut tx, errands).await {
-        Ok(done) => done,
-        Err(error) => {
-            sql.rollback(tx).await;
-            return Err(error);
+    let mut tx = sql.begin_steps().await?;
+    let mut done = Vec::with_capacity(errands.len());
+    for errand in errands {
+        match one::<D>(&mut Line::Within(&mut *tx), errand).await {
+            Ok(one) => done.push(one),
+            Err(error) => {
+                sql.rollback(tx).await;
+                return Err(error);
+            }
         }
-    };
+    }
     if done.iter().any(Done::wrote) {
         sql.commit(tx).await?;
-        tell(sql, errands, &done);
+        for (errand, done) in errands.iter().zip(&done) {
+            tell(sql, errand, done);
+        }
     } else {
         sql.rollback(tx).await;
     }
     Ok(done)
 }
 
-async fn all<D: Dialect>(conn: &mut Conn<D>, errands: &[Errand]) -> Result<Vec<Done>, Error> {
-    let now = clock::tick::<D>(conn).await?;
-    let mut done = Vec::with_capacity(errands.len());
-    for errand in errands {
-        done.push(one::<D>(conn, errand, now).await?);
-    }
-    Ok(done)
-}
-
-async fn one<D: Dialect>(
-    conn: &mut Conn<D>,
-    errand: &Errand,
-    now: Timestamp,
-) -> Result<Done, Error> {
+async fn one<D: Dialect>(line: &mut Line<'_, D>, errand: &Errand) -> Result<Done, Error> {
     match errand {
         Errand::ClaimLetters { rows, lease, token } => {
-            outbox::claim::<D>(conn, *rows, *lease, *token, now).await
+            outbox::claim(line, *rows, *lease, *token).await
         }
-        Errand::Ack { id, token } => outbox::ack::<D>(conn, *id, *token, now).await,
+        Errand::Ack { id, token } => outbox::ack(line, *id, *token).await,
         Errand::Retry { id, token, pause, attempts } => {
-            outbox::retry::<D>(conn, *id, *token, now.plus(*pause), *attempts).await
+            outbox::retry(line, *id, *token, *pause, *attempts).await
         }
-        Errand::Bury { id, token, burial } => {
-            outbox::bury::<D>(conn, *id, *token, burial, now).await
-        }
-        Errand::Replay { id, by, reason } => outbox::replay::<D>(conn, *id, by, reason, now).await,
-        Errand::Acquire { name, owner, lease } => {
-            locks::acquire::<D>(conn, *name, *owner, *lease, now).await
-        }
-        Errand::Renew { name, owner, lease } => {
-            locks::renew::<D>(conn, *name, *owner, *lease, now).await
-        }
-        Errand::Release { name, owner } => locks::release::<D>(conn, *name, *owner, now).await,
+        Errand::Bury { id, token, burial } => outbox::bury(line, *id, *token, burial).await,
+        Errand::Replay { id, by, reason } => outbox::replay(line, *id, by, reason).await,
+        Errand::Acquire { name, owner, lease } => locks::acquire(line, *name, *owner, *lease).await,
+        Errand::Renew { name, owner, lease } => locks::renew(line, *name, *owner, *lease).await,
+        Errand::Release { name, owner } => locks::release(line, *name, *owner).await,
     }
 }
 
 /// Wakes whoever waits for what has changed.
-fn tell<D: Dialect>(sql: &Sql<D>, errands: &[Errand], done: &[Done]) {
-    for (errand, _) in errands.iter().zip(done).filter(|(_, done)| done.wrote()) {
-        match errand {
-            Errand::Release { .. } => {
-                sql.shared().freed.send_replace(());
-            }
-            // The next message of the same key may be due now.
-            Errand::Ack { .. } | Errand::Bury { .. } | Errand::Replay { .. } => sql.announce(),
-            Errand::ClaimLetters { .. }
-            | Errand::Retry { .. }
-            | Errand::Acquire { .. }
-            | Errand::Renew { .. } => {}
+fn tell<D: Dialect>(sql: &Sql<D>, errand: &Errand, done: &Done) {
+    match errand {
+        _ if !done.wrote() => {}
+        Errand::Release { .. } => {
+            sql.shared().freed.send_replace(());
         }
+        // The next message of the same key may be due now.
+        Errand::Ack { .. } | Errand::Bury { .. } | Errand::Replay { .. } => sql.announce(),
+        Errand::ClaimLetters { .. }
+        | Errand::Retry { .. }
+        | Errand::Acquire { .. }
+        | Errand::Renew { .. } => {}
     }
 }

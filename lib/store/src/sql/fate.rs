@@ -1,8 +1,7 @@
 //! What a driver's error says about the work that met it. Codes decide, never the text.
 
-use sqlx::sqlite::SqliteError;
+use sqlx::error::DatabaseError;
 
-use super::sqlite;
 use crate::error::Kind;
 
 /// What an error says.
@@ -25,10 +24,7 @@ impl Fate {
     /// nothing was done.
     pub(crate) fn of(error: &sqlx::Error) -> Self {
         match error {
-            sqlx::Error::Database(cause) => cause
-                .try_downcast_ref::<SqliteError>()
-                .and_then(|cause| sqlx::error::DatabaseError::code(cause)?.parse().ok())
-                .map_or(Self::Gone, sqlite::fate),
+            sqlx::Error::Database(cause) => Self::told(cause.as_ref()).unwrap_or(Self::Gone),
             sqlx::Error::PoolTimedOut | sqlx::Error::BeginFailed => Self::Again,
             sqlx::Error::Configuration(_)
             | sqlx::Error::InvalidArgument(_)
@@ -50,6 +46,23 @@ impl Fate {
             // What a later driver may add is of a kind that we do not know.
             | _ => Self::Gone,
         }
+    }
+
+    /// Judges what an engine said.
+    fn told(cause: &dyn DatabaseError) -> Option<Self> {
+        #[cfg(feature = "sqlite")]
+        if let Some(cause) = cause.try_downcast_ref() {
+            return super::sqlite::fate(cause);
+        }
+        #[cfg(feature = "postgres")]
+        if let Some(cause) = cause.try_downcast_ref() {
+            return super::postgres::fate(cause);
+        }
+        #[cfg(feature = "mysql")]
+        if let Some(cause) = cause.try_downcast_ref() {
+            return super::mysql::fate(cause);
+        }
+        None
     }
 
     /// Judges an error of COMMIT: `None` if nobody can say whether it happened.

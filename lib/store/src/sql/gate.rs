@@ -1,4 +1,4 @@
-//! The gate before the writer: business transactions pass it one by one.
+//! The gate before the connections of business transactions: as many pass as there are.
 //!
 //! Invariant: so many wait and no longer than so long; whoever is turned away has begun nothing
 //! (`beyond_the_bound_a_transaction_is_refused_at_once`,
@@ -17,20 +17,21 @@ use hapax_core::{Clock, SystemClock};
 pub(super) const WAITING_MAX: usize = 4_096;
 
 /// What an error of the gate was about.
-const OP: &str = "come to the writer, with nothing begun";
+const OP: &str = "wait for a connection, with nothing begun";
 
-/// Lets one through at a time.
+/// Lets a few through at a time.
 pub(super) struct Gate {
-    turn: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
     places: Semaphore,
     wait_max: Duration,
 }
 
 impl Gate {
-    /// A gate that nobody waits at for longer than `wait_max`.
-    pub(super) fn new(wait_max: Duration) -> Self {
-        let (turn, places) = (Arc::new(Semaphore::new(1)), Semaphore::new(WAITING_MAX));
-        Self { turn, places, wait_max }
+    /// A gate that lets `turns` through at once and that nobody waits at for longer than
+    /// `wait_max`.
+    pub(super) fn new(turns: usize, wait_max: Duration) -> Self {
+        let (turns, places) = (Arc::new(Semaphore::new(turns)), Semaphore::new(WAITING_MAX));
+        Self { turns, places, wait_max }
     }
 
     /// Waits for its turn, which lasts until the permit is dropped.
@@ -41,7 +42,7 @@ impl Gate {
     pub(super) async fn pass(&self) -> Result<OwnedSemaphorePermit, Error> {
         let _place: SemaphorePermit<'_> =
             self.places.try_acquire().map_err(|full| Error::caused(Kind::Full, OP, full))?;
-        let turn = Arc::clone(&self.turn).acquire_owned();
+        let turn = Arc::clone(&self.turns).acquire_owned();
         // A permit that is dropped goes to the next one.
         match select(pin!(turn), SystemClock.sleep(self.wait_max)).await {
             Either::Left((turn, _)) => {
@@ -62,7 +63,7 @@ mod tests {
 
     #[tokio::test]
     async fn beyond_the_bound_a_transaction_is_refused_at_once() {
-        let gate = Arc::new(Gate::new(LONG));
+        let gate = Arc::new(Gate::new(1, LONG));
         let turn = gate.pass().await.unwrap();
         let mut waiting = JoinSet::new();
         for _ in 0..WAITING_MAX {
@@ -82,7 +83,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_nobody_waits_for_any_more_goes_to_the_next_one() {
-        let gate = Gate::new(LONG);
+        let gate = Gate::new(1, LONG);
         let turn = gate.pass().await.unwrap();
         let error = gate.pass().await.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable);

@@ -16,8 +16,6 @@ use tokio::sync::oneshot;
 
 use hapax_core::store::{Fault, FaultKind};
 
-/// Jobs of one piece of work: more would delay everybody in it.
-const BATCH_MAX: usize = 256;
 /// Jobs that may wait. Beyond this the store is overloaded and says so at once.
 const QUEUE_MAX: usize = 16_384;
 
@@ -28,6 +26,7 @@ type Waiting<J, A> = (J, oneshot::Sender<Answer<A>>);
 pub(super) struct Gather<J, A> {
     queue: Mutex<Queue<J, A>>,
     lanes: usize,
+    batch_max: usize,
 }
 
 struct Queue<J, A> {
@@ -45,8 +44,10 @@ pub(super) struct Ticket<A> {
 }
 
 impl<J, A> Gather<J, A> {
-    pub(super) fn new(lanes: usize) -> Self {
-        Self { queue: Mutex::new(Queue { waiting: VecDeque::new(), busy: 0 }), lanes }
+    /// At most `batch_max` jobs share one piece of work, in at most `lanes` of them at once.
+    pub(super) fn new(lanes: usize, batch_max: usize) -> Self {
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), busy: 0 });
+        Self { queue, lanes, batch_max }
     }
 
     /// Every change under this lock is complete when it is let go.
@@ -98,7 +99,7 @@ impl<J, A> Lane<'_, J, A> {
     /// The next jobs. Without any the lane is over, which is said under the same lock.
     fn batch(&mut self) -> Vec<Waiting<J, A>> {
         let mut queue = self.gather.queue();
-        let count = std::cmp::min(queue.waiting.len(), BATCH_MAX);
+        let count = std::cmp::min(queue.waiting.len(), self.gather.batch_max);
         if count == 0 {
             queue.busy -= 1;
             self.is_over = true;
@@ -134,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_that_meet_at_a_busy_lane_share_the_next_one() {
-        let gather = Arc::new(Gather::<u32, usize>::new(1));
+        let gather = Arc::new(Gather::<u32, usize>::new(1, 256));
         let (go, mut lanes) = (Arc::new(Semaphore::new(0)), JoinSet::new());
         let mut tickets = Vec::new();
         for job in 0..9 {
@@ -165,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_that_dies_tells_those_who_wait() {
-        let gather = Arc::new(Gather::<u32, ()>::new(1));
+        let gather = Arc::new(Gather::<u32, ()>::new(1, 256));
         let first = gather.enter(1).unwrap();
         let second = gather.enter(2).unwrap();
         let died = {

@@ -27,7 +27,7 @@ impl<D: Dialect> Sql<D> {
         message: MessageId,
     ) -> Result<Received, Error> {
         let binds = vec![Bind::from(consumer), Bind::from(&message.as_bytes()[..])];
-        let written = D::fetch(tx, D::INBOX_ONCE, binds).await?;
-        Ok(if written.is_empty() { Received::Repeat } else { Received::First })
+        let is_first = D::insert(tx, D::INBOX_ONCE, binds).await?;
+        Ok(if is_first { Received::First } else { Received::Repeat })
     }
 }

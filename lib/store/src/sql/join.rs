@@ -54,7 +54,10 @@ impl<D: Dialect> Sql<D> {
     ) -> Result<Joined<D>, Unsealed> {
         match seal::set_witness::<D>(tx).await {
             Ok(()) => Ok(Joined { sql: self.clone(), lease }),
-            Err(error) => Err(Unsealed { error, lease: Some(lease) }),
+            Err(error) => {
+                D::spoil(tx, &error).await;
+                Err(Unsealed { error, lease: Some(lease) })
+            }
         }
     }
 }
@@ -98,6 +101,10 @@ impl<D: Dialect> Joined<D> {
         tx: &mut Transaction<'_, <D as Dialect>::Db>,
         outcome: Outcome,
     ) -> Result<Sealed<D>, Unsealed> {
+        if let Err(error) = seal::ask_witness::<D>(tx).await {
+            D::spoil(tx, &error).await;
+            return Err(Unsealed { error, lease: Some(self.lease) });
+        }
         let sealing = self.lease.seal();
         match seal::seal::<D>(tx, &sealing, &outcome).await {
             Ok(Some(now)) => {
@@ -105,7 +112,10 @@ impl<D: Dialect> Joined<D> {
                 Ok(Sealed { sql: self.sql, sealing })
             }
             Ok(None) => Err(Unsealed { error: sealing.fenced().into(), lease: None }),
-            Err(error) => Err(Unsealed { error, lease: Some(sealing.rolled_back()) }),
+            Err(error) => {
+                D::spoil(tx, &error).await;
+                Err(Unsealed { error, lease: Some(sealing.rolled_back()) })
+            }
         }
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::{
-    dialect::{Bind, Conn, Dialect},
+    dialect::{Bind, Dialect},
     errand::{Done, Errand},
+    line::Line,
     row::Row,
     store::{Sql, next},
 };
@@ -17,6 +18,7 @@ use crate::error::{Error, Kind};
 use hapax_core::{
     Nonce, Timestamp,
     lock::{Hold, LockName, Locks},
+    millis,
     store::{Fault, FaultKind},
 };
 
@@ -47,74 +49,63 @@ impl Standing {
         let mut read = || -> Result<Self, hapax_core::Invalid> {
             let now = row.time()?;
             let owner = row.maybe_array()?.map(Nonce::from_bytes);
-            let (_, until) = (row.maybe_int()?, row.maybe_time()?);
-            Ok(Self { now, owner, until: until.unwrap_or(now) })
+            Ok(Self { now, owner, until: row.maybe_time()?.unwrap_or(now) })
         };
         read().map_err(Error::torn)
     }
 
-    fn taken(&self, now: Timestamp) -> Done {
-        Done::Lock(Hold::Taken { until: std::cmp::max(self.until, now), now })
+    fn taken(&self) -> Done {
+        Done::Lock(Hold::Taken { until: std::cmp::max(self.until, self.now), now: self.now })
     }
 }
 
-async fn look_within<D: Dialect>(conn: &mut Conn<D>, name: LockName) -> Result<Standing, Error> {
-    let rows = D::fetch(conn, D::LOCK_LOOK, vec![Bind::from(&name.as_bytes()[..])]).await?;
-    Standing::read(rows.into_iter().next())
-}
-
-fn binds(name: LockName, owner: Nonce, now: Timestamp, until: Timestamp) -> Vec<Bind> {
-    vec![
-        Bind::from(&name.as_bytes()[..]),
-        Bind::Int(now.as_millis()),
-        Bind::from(&owner.as_bytes()[..]),
-        Bind::Int(until.as_millis()),
-    ]
+fn binds(name: LockName, owner: Nonce) -> Vec<Bind> {
+    vec![Bind::from(&name.as_bytes()[..]), Bind::from(&owner.as_bytes()[..])]
 }
 
 async fn hold<D: Dialect>(
-    conn: &mut Conn<D>,
-    text: &'static str,
+    line: &mut Line<'_, D>,
+    change: &'static str,
     (name, owner, lease): (LockName, Nonce, Duration),
-    now: Timestamp,
 ) -> Result<Done, Error> {
-    let rows = D::fetch(conn, text, binds(name, owner, now, now.plus(lease))).await?;
-    match rows.into_iter().next() {
+    let mut binds = binds(name, owner);
+    binds.push(Bind::Int(millis(lease)));
+    match line.send(change, binds).await?.into_iter().next() {
         Some(mut row) => {
             let fence = row.epoch().map_err(Error::torn)?;
             Ok(Done::Lock(Hold::Mine { fence }))
         }
-        None => Ok(look_within::<D>(conn, name).await?.taken(now)),
+        None => {
+            let rows = line.read(D::LOCK_LOOK, vec![Bind::from(&name.as_bytes()[..])]).await?;
+            Ok(Standing::read(rows.into_iter().next())?.taken())
+        }
     }
 }
 
 pub(super) async fn acquire<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     name: LockName,
     owner: Nonce,
     lease: Duration,
-    now: Timestamp,
 ) -> Result<Done, Error> {
-    hold::<D>(conn, D::LOCK_ACQUIRE, (name, owner, lease), now).await
+    hold(line, D::LOCK_ACQUIRE, (name, owner, lease)).await
 }
 
 pub(super) async fn renew<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     name: LockName,
     owner: Nonce,
     lease: Duration,
-    now: Timestamp,
 ) -> Result<Done, Error> {
-    hold::<D>(conn, D::LOCK_RENEW, (name, owner, lease), now).await
+    hold(line, D::LOCK_RENEW, (name, owner, lease)).await
 }
 
 pub(super) async fn release<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     name: LockName,
     owner: Nonce,
-    now: Timestamp,
 ) -> Result<Done, Error> {
-    let rows = D::fetch(conn, D::LOCK_RELEASE, binds(name, owner, now, now)).await?;
+    let rows = line.send(D::LOCK_RELEASE, binds(name, owner)).await?;
     Ok(if rows.is_empty() { Done::Nothing } else { Done::Changed })
 }
 

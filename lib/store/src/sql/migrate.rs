@@ -23,12 +23,38 @@ const TABLE: &str = "_hapax_migrations";
 
 /// One step of the schema, up and down.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Script {
+pub(crate) struct Script {
     pub(super) version: i64,
     pub(super) name: &'static str,
     pub(super) up: &'static str,
     pub(super) down: &'static str,
 }
+
+impl Script {
+    pub(super) fn pending(&self) -> Migration {
+        let Self { version, name, up, .. } = *self;
+        Migration { version, name, sql: up, is_applied: false }
+    }
+}
+
+/// The scripts of one engine, from its folder.
+macro_rules! scripts {
+    ($engine:literal: $($version:literal $name:literal)+) => {
+        &[$(Script {
+            version: $version,
+            name: $name,
+            up: include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"), "/migrations/", $engine, "/000", $version, "_", $name,
+                ".up.sql"
+            )),
+            down: include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"), "/migrations/", $engine, "/000", $version, "_", $name,
+                ".down.sql"
+            )),
+        }),+]
+    };
+}
+pub(super) use scripts;
 
 /// One step of the schema, and whether this database has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +80,8 @@ pub(super) fn migrator(scripts: &[Script]) -> Migrator {
     });
     let mut migrator = Migrator::with_migrations(both.collect());
     migrator.dangerous_set_table_name(TABLE);
+    // Ours ends with the transaction; the driver's would outlive it on a shared connection.
+    migrator.set_locking(false);
     migrator
 }
 
@@ -131,20 +159,38 @@ async fn change<D: Dialect>(
     migrator: &Migrator,
     back_to: Option<i64>,
 ) -> Result<(), Error> {
+    if D::SCHEMA_COMMITS {
+        let mut conn = pool.acquire().await?;
+        let changed = locked::<D>(&mut conn, migrator, back_to).await;
+        // Without it the lock would stay with a connection of the pool.
+        if D::unlock_schema(&mut conn).await.is_err() {
+            conn.close_on_drop();
+        }
+        return changed;
+    }
     let mut tx = D::begin(pool).await?;
-    let changed = match back_to {
-        // Not `run`: its bound on the connection does not hold in a spawned task.
-        None => migrator.run_direct(None, &mut *tx, false).await,
-        Some(version) => undo::<D>(&mut tx, migrator, version).await,
-    };
-    match changed {
+    match locked::<D>(&mut tx, migrator, back_to).await {
         Ok(()) => D::commit(tx).await.map_err(super::store::commit_error),
-        Err(cause) => {
+        Err(error) => {
             // The scripts' transaction is gone either way; the cause says what matters.
             drop(tx.rollback().await);
-            Err(read(migrator, cause))
+            Err(error)
         }
     }
+}
+
+async fn locked<D: Dialect>(
+    conn: &mut Conn<D>,
+    migrator: &Migrator,
+    back_to: Option<i64>,
+) -> Result<(), Error> {
+    D::lock_schema(conn).await.map_err(|cause| Error::undone("lock the schema", cause))?;
+    let changed = match back_to {
+        // Not `run`: its bound on the connection does not hold in a spawned task.
+        None => migrator.run_direct(None, conn, false).await,
+        Some(version) => undo::<D>(conn, migrator, version).await,
+    };
+    changed.map_err(|cause| read(migrator, cause))
 }
 
 /// Runs the way back of every script after `version`, the latest first.

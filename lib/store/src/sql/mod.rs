@@ -5,7 +5,6 @@
 //! answer, never a transaction.
 
 mod batch;
-mod clock;
 mod dialect;
 mod errand;
 mod fate;
@@ -13,15 +12,22 @@ mod gate;
 mod gather;
 mod inbox;
 mod join;
+mod line;
 mod locks;
 mod migrate;
+#[cfg(feature = "mysql")]
+mod mysql;
+mod opening;
 mod outbox;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod purge;
 mod read;
 mod row;
 mod run_in_tx;
 mod seal;
 mod sheet;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
 #[cfg(test)]
@@ -31,14 +37,20 @@ mod tx;
 mod write;
 
 pub(crate) use self::fate::Fate;
+#[cfg(feature = "mysql")]
+pub use self::mysql::{MySql, MySqlStore};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{Postgres, PostgresStore};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::{Sqlite, SqliteStore};
 pub use self::{
     dialect::Dialect,
     join::{Joined, Sealed, Unsealed},
     migrate::Migration,
+    opening::Opening,
     outbox::Handling,
     purge::Old,
     run_in_tx::End,
-    sqlite::{Opening, Sqlite, SqliteStore},
     store::Sql,
     transition::Moved,
     tx::Tx,

@@ -10,8 +10,9 @@ use futures_util::future::BoxFuture;
 use sqlx::Transaction;
 
 use super::{
-    dialect::{Bind, Conn, Dialect},
+    dialect::{Bind, Dialect},
     errand::{Done, Errand},
+    line::Line,
     row::Row,
     store::{Sql, answer, next},
 };
@@ -36,8 +37,6 @@ const LETTERS_ROWS_MAX: u16 = 1000;
 const JOURNAL_ROWS_MAX: i64 = 1000;
 /// Longest delay of a message: a century, so that no time overflows.
 const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
-/// Who buries: the relay, for everybody who reads the journal.
-const RELAY: &str = "relay";
 
 /// A line of a message's journal: who gave it up or sent it again, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +85,7 @@ impl<D: Dialect> Sql<D> {
             Bind::Bytes(message.payload.clone()),
             Bind::Int(millis(std::cmp::min(delay, DELAY_MAX))),
         ];
-        D::execute(tx, D::OUTBOX_SEND, binds).await?;
+        D::insert(tx, D::OUTBOX_SEND, binds).await?;
         Ok(())
     }
 
@@ -134,6 +133,9 @@ fn check(message: &Message) -> Result<(), Invalid> {
     if message.key.len() > KEY_BYTES_MAX {
         return Err(Invalid::new("message key", "is longer than 255 bytes; shorten it"));
     }
+    if message.key.contains('\0') {
+        return Err(Invalid::new("message key", "holds NUL, which not every database keeps"));
+    }
     if message.payload.len() > PAYLOAD_BYTES_MAX {
         return Err(Invalid::new("message payload", "is longer than 256 KiB; send a reference"));
     }
@@ -142,19 +144,17 @@ fn check(message: &Message) -> Result<(), Invalid> {
 
 /// Claims due heads of keys, and messages without a key.
 pub(super) async fn claim<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     rows: u16,
     lease: Duration,
     token: Nonce,
-    now: Timestamp,
 ) -> Result<Done, Error> {
     let binds = vec![
         Bind::Int(i64::from(std::cmp::min(rows, CLAIM_ROWS_MAX))),
-        Bind::Int(now.as_millis()),
-        Bind::Int(now.plus(lease).as_millis()),
+        Bind::Int(millis(lease)),
         Bind::from(&token.as_bytes()[..]),
     ];
-    let rows = D::fetch(conn, D::OUTBOX_CLAIM, binds).await?;
+    let rows = line.send(D::OUTBOX_CLAIM, binds).await?;
     let deliveries = rows.into_iter().map(|mut row| delivery(&mut row, token));
     let mut deliveries =
         deliveries.collect::<Result<Vec<Delivery>, Invalid>>().map_err(Error::torn)?;
@@ -163,94 +163,63 @@ pub(super) async fn claim<D: Dialect>(
     Ok(Done::Letters(deliveries))
 }
 
-/// What proves a claim, in the order of the statements: message, now, token.
-fn proof(id: MessageId, token: Nonce, at: Timestamp) -> Vec<Bind> {
-    vec![
-        Bind::from(&id.as_bytes()[..]),
-        Bind::Int(at.as_millis()),
-        Bind::from(&token.as_bytes()[..]),
-    ]
+/// What proves a claim.
+fn proof(id: MessageId, token: Nonce) -> Vec<Bind> {
+    vec![Bind::from(&id.as_bytes()[..]), Bind::from(&token.as_bytes()[..])]
 }
 
 async fn change<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     text: &'static str,
     binds: Vec<Bind>,
 ) -> Result<Done, Error> {
-    let changed = D::fetch(conn, text, binds).await?;
+    let changed = line.send(text, binds).await?;
     Ok(if changed.is_empty() { Done::Nothing } else { Done::Changed })
 }
 
 pub(super) async fn ack<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     id: MessageId,
     token: Nonce,
-    now: Timestamp,
 ) -> Result<Done, Error> {
-    change::<D>(conn, D::OUTBOX_ACK, proof(id, token, now)).await
+    change(line, D::OUTBOX_ACK, proof(id, token)).await
 }
 
 pub(super) async fn retry<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     id: MessageId,
     token: Nonce,
-    due: Timestamp,
+    pause: Duration,
     attempts: u32,
 ) -> Result<Done, Error> {
-    let mut binds = proof(id, token, due);
-    binds.extend([Bind::Int(due.as_millis()), Bind::Int(i64::from(attempts))]);
-    change::<D>(conn, D::OUTBOX_RETRY, binds).await
+    let mut binds = proof(id, token);
+    binds.extend([Bind::Int(millis(pause)), Bind::Int(i64::from(attempts))]);
+    change(line, D::OUTBOX_RETRY, binds).await
 }
 
 pub(super) async fn bury<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     id: MessageId,
     token: Nonce,
     burial: &Burial,
-    now: Timestamp,
 ) -> Result<Done, Error> {
-    let why = bounded_note(&burial.why);
-    let mut binds = proof(id, token, now);
-    binds.push(Bind::from(why.as_str()));
-    let done = change::<D>(conn, D::OUTBOX_BURY, binds).await?;
-    if matches!(done, Done::Changed) {
-        journal::<D>(conn, id, now, "buried", RELAY, &why).await?;
-    }
-    Ok(done)
+    let mut binds = proof(id, token);
+    binds.push(Bind::from(bounded_note(&burial.why).as_str()));
+    change(line, D::OUTBOX_BURY, binds).await
 }
 
 pub(super) async fn replay<D: Dialect>(
-    conn: &mut Conn<D>,
+    line: &mut Line<'_, D>,
     id: MessageId,
     by: &Actor,
     reason: &str,
-    now: Timestamp,
 ) -> Result<Done, Error> {
-    let binds = vec![Bind::from(&id.as_bytes()[..]), Bind::Int(now.as_millis())];
-    let done = change::<D>(conn, D::OUTBOX_REPLAY, binds).await?;
-    if matches!(done, Done::Changed) {
-        journal::<D>(conn, id, now, "replayed", by.as_str(), &bounded_note(reason)).await?;
-    }
-    Ok(done)
-}
-
-async fn journal<D: Dialect>(
-    conn: &mut Conn<D>,
-    id: MessageId,
-    now: Timestamp,
-    event: &str,
-    actor: &str,
-    reason: &str,
-) -> Result<(), Error> {
     let binds = vec![
         Bind::from(&id.as_bytes()[..]),
-        Bind::Int(now.as_millis()),
-        Bind::from(event),
-        Bind::from(actor),
-        Bind::from(reason),
+        Bind::from(by.as_str()),
+        Bind::from(bounded_note(reason).as_str()),
     ];
-    D::execute(conn, D::OUTBOX_JOURNAL_WRITE, binds).await?;
-    Ok(())
+    change(line, D::OUTBOX_REPLAY, binds).await
 }
 
 fn delivery(row: &mut Row, token: Nonce) -> Result<Delivery, Invalid> {

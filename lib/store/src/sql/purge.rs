@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::{
-    clock,
     dialect::{Bind, Dialect},
     store::{Sql, answer},
 };
@@ -72,29 +71,22 @@ async fn sweep<D: Dialect>(
     age: Duration,
     rows: u16,
 ) -> Result<u16, Error> {
-    let mut tx = sql.begin("purge").await?;
-    let deleting = async {
-        let now = clock::tick::<D>(&mut tx).await?;
-        let before = now.as_millis().saturating_sub(millis(age));
-        let mut most = 0;
-        for text in texts {
-            let binds = vec![Bind::Int(i64::from(rows)), Bind::Int(before)];
-            most = std::cmp::max(most, D::execute(&mut tx, text, binds).await?);
-        }
-        Ok::<_, Error>(most)
-    };
-    match deleting.await {
-        Ok(0) => {
-            sql.rollback(tx).await;
-            Ok(0)
-        }
-        Ok(most) => {
-            sql.commit(tx).await?;
-            Ok(u16::try_from(most).unwrap_or(rows))
-        }
-        Err(error) => {
-            sql.rollback(tx).await;
-            Err(error)
+    let mut tx = sql.begin_steps().await?;
+    let mut most = 0;
+    for text in texts {
+        let binds = vec![Bind::Int(i64::from(rows)), Bind::Int(millis(age))];
+        match D::execute(&mut tx, text, binds).await {
+            Ok(deleted) => most = std::cmp::max(most, deleted),
+            Err(cause) => {
+                sql.rollback(tx).await;
+                return Err(cause.into());
+            }
         }
     }
+    if most == 0 {
+        sql.rollback(tx).await;
+        return Ok(0);
+    }
+    sql.commit(tx).await?;
+    Ok(u16::try_from(most).unwrap_or(rows))
 }

@@ -5,8 +5,9 @@ use std::{future::ready, sync::Arc};
 use futures_util::future::BoxFuture;
 
 use super::{
-    dialect::{Bind, Conn, Dialect},
+    dialect::{Bind, Dialect},
     gather::answered,
+    line::Line,
     row::Row,
     sheet,
     store::Sql,
@@ -56,12 +57,12 @@ async fn look_at<D: Dialect>(sql: &Sql<D>, ids: &[Id]) -> Vec<Result<Found, Faul
     }
 }
 
-/// The records inside a transaction; the caller has its own time.
-pub(super) async fn look_within<D: Dialect>(
-    conn: &mut Conn<D>,
+/// The records as the changes before them left them.
+pub(super) async fn look_through<D: Dialect>(
+    line: &mut Line<'_, D>,
     ids: &[Id],
 ) -> Result<Vec<Found>, Error> {
-    let rows = D::fetch(conn, D::LOOK, vec![Bind::Text(sheet::ids(ids))]).await?;
+    let rows = line.read(D::LOOK, vec![Bind::Text(sheet::ids(ids))]).await?;
     in_order(rows, ids.len())?.into_iter().collect()
 }
 

@@ -37,9 +37,10 @@ pub enum End<T> {
 impl<D: Dialect> Sql<D> {
     /// Runs `work` in a transaction if nobody did, and gives every repeat the one answer.
     ///
-    /// The call must belong to an engine on this very store. The closure has half a lease, since
-    /// no lease is renewed while it holds the writer; it must not begin a call of its own. When
-    /// others are in the way the whole closure runs again under the same claim.
+    /// The call must belong to an engine on this very store. The closure has less than a lease (on
+    /// SQLite half of one, since no lease is renewed while it holds the writer); it must not begin
+    /// a call of its own. When others are in the way the whole closure runs again under the same
+    /// claim.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -190,13 +191,12 @@ where
     F: FnOnce(Tx<D>) -> W,
     W: Future<Output = Result<End<T>, E>>,
 {
-    // No renewal reaches the store while we hold its writer.
-    let longest = std::cmp::min(lease.lease() / 2, sql.shared().hold_max);
+    let longest = std::cmp::min(D::hold_max(lease.lease()), sql.shared().hold_max);
     let turn = match sql.gate().await {
         Ok(turn) => turn,
         Err(error) => return Err(Failed::undone(error.into(), Some(lease))),
     };
-    let tx = match open(sql).await {
+    let tx = match sql.begin("run_in_tx").await {
         Ok(tx) => tx,
         Err(error) => return Err(Failed::undone(error.into(), Some(lease))),
     };
@@ -226,17 +226,6 @@ where
     Err(Failed::undone(error, Some(lease)))
 }
 
-async fn open<D: Dialect>(sql: &Sql<D>) -> Result<Open<D>, Error> {
-    let mut tx = sql.begin("run_in_tx").await?;
-    match seal::set_witness::<D>(&mut tx).await {
-        Ok(()) => Ok(tx),
-        Err(error) => {
-            sql.rollback(tx).await;
-            Err(error)
-        }
-    }
-}
-
 /// How far a commit got.
 enum Committing<T, E> {
     Done(T),
@@ -256,9 +245,11 @@ where
     T: Serialize,
     E: std::error::Error + From<Error> + 'static,
 {
-    let is_refused = matches!(end, End::Refuse(_));
-    let (End::Commit(said) | End::Refuse(said)) = end;
-    let outcome = match seal::encode(&said) {
+    let (kept, said) = match end {
+        End::Commit(said) => (seal::ask_witness::<D>(&mut tx).await, said),
+        End::Refuse(said) => (seal::forget_business::<D>(&mut tx).await, said),
+    };
+    let outcome = match kept.and_then(|()| seal::encode(&said)) {
         Ok(stored) => lease.bounded(stored),
         Err(error) => {
             sql.rollback(tx).await;
@@ -266,11 +257,7 @@ where
         }
     };
     let sealing = lease.seal();
-    let kept = if is_refused { seal::forget_business::<D>(&mut tx).await } else { Ok(()) };
-    let sealed = match kept {
-        Ok(()) => seal::seal::<D>(&mut tx, &sealing, &outcome).await,
-        Err(error) => Err(error),
-    };
+    let sealed = seal::seal::<D>(&mut tx, &sealing, &outcome).await;
     let now = match sealed {
         Ok(Some(now)) => now,
         Ok(None) => {

@@ -8,53 +8,49 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::{
-    clock,
-    dialect::{Bind, Conn, Dialect},
-    sheet::{self, FencedRow, JournalRow},
+    dialect::{Bind, Conn, Dialect, WITNESS_RELEASE, WITNESS_ROLLBACK, WITNESS_SET},
+    sheet,
 };
 use crate::error::{Error, Kind};
-use hapax_core::{Outcome, Sealing, Timestamp, store::Event};
+use hapax_core::{Outcome, Sealing, Timestamp};
 
 /// Sets the witness that the transaction lives.
 pub(super) async fn set_witness<D: Dialect>(conn: &mut Conn<D>) -> Result<(), Error> {
-    D::execute(conn, D::WITNESS_SET, Vec::new()).await?;
+    D::execute(conn, WITNESS_SET, Vec::new()).await?;
     Ok(())
 }
 
-/// Takes the business rows since the witness back, and sets it again.
+/// Finds the transaction alive: nobody ended it, and the engine did not break it off.
+pub(super) async fn ask_witness<D: Dialect>(conn: &mut Conn<D>) -> Result<(), Error> {
+    let told = D::execute(conn, WITNESS_RELEASE, Vec::new()).await;
+    told.map(drop).map_err(|cause| Error::undone("find the transaction alive", cause))
+}
+
+/// Takes the business rows since the witness back.
 pub(super) async fn forget_business<D: Dialect>(conn: &mut Conn<D>) -> Result<(), Error> {
-    D::execute(conn, D::WITNESS_ROLLBACK, Vec::new()).await?;
-    Ok(())
+    D::execute(conn, WITNESS_ROLLBACK, Vec::new()).await?;
+    ask_witness::<D>(conn).await
 }
 
 /// Completes the record; `None` if another attempt has taken over.
 ///
-/// Nothing is written if the witness is gone: the engine broke the transaction off, or somebody
-/// ended it, and the seal would commit alone.
+/// Ask the witness before: in a transaction that is over the seal would commit alone.
 pub(super) async fn seal<D: Dialect>(
     conn: &mut Conn<D>,
     sealing: &Sealing,
     outcome: &Outcome,
 ) -> Result<Option<Timestamp>, Error> {
-    D::execute(conn, D::WITNESS_RELEASE, Vec::new())
-        .await
-        .map_err(|cause| Error::undone("find the transaction alive", cause))?;
-    let (fence, retention) = (sealing.fence(), sealing.retention());
-    let now = clock::tick::<D>(conn).await?;
-    let row = FencedRow::completion(&fence, outcome, retention, now);
-    let mut is_ours = false;
-    for row in sheet::texts(&[row])? {
-        let binds = vec![Bind::Text(row), Bind::Int(now.as_millis())];
-        is_ours |= !D::fetch(conn, D::COMPLETE, binds).await?.is_empty();
-    }
-    if !is_ours {
+    let row = sheet::completion(&sealing.fence(), outcome, sealing.retention())?;
+    let binds = vec![Bind::Text(format!("[{row}]"))];
+    let Some(mut row) = D::fetch(conn, D::COMPLETE, binds).await?.into_iter().next() else {
         return Ok(None);
-    }
-    for line in sheet::texts(&[JournalRow::new(fence.id, Event::Completed)])? {
-        let binds = vec![Bind::Text(line), Bind::Int(now.as_millis())];
-        D::execute(conn, D::JOURNAL_WRITE, binds).await?;
-    }
-    Ok(Some(now))
+    };
+    let mut now = || {
+        row.id()?;
+        row.epoch()?;
+        row.time()
+    };
+    now().map(Some).map_err(Error::torn)
 }
 
 /// The answer as `Call::run` would store it.

@@ -1,38 +1,71 @@
-//! What a batch tells a statement: rows of one JSON array, times already added up.
+//! What a batch tells a statement: rows of one JSON array.
 //!
-//! Spans are added to the store's now here, by core's rule, so that no engine adds in its own.
+//! Spans go out as spans: the statement adds them to the one moment that it reads.
 
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
+use super::dialect::Dialect;
 use crate::error::{Error, Kind};
 use hapax_core::{
-    Actor, Epoch, Fence, Id, Outcome, PRINT_BYTES, Retention, Timestamp, millis,
-    store::{Claim, Event, Ruling, Step, bounded_note},
+    Fence, Id, Outcome, PRINT_BYTES, Retention, Timestamp, millis,
+    store::{Claim, Ruling, Step, bounded_note},
 };
 
 /// Longest text of one JSON array. Larger batches go out in several statements: an array is
 /// parsed as a whole and held in memory twice.
 const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The steps of a batch, sorted by what they do.
-#[derive(Default)]
-pub(super) struct Sheets<'a> {
-    pub(super) claims: Vec<ClaimRow<'a>>,
-    pub(super) renewals: Vec<FencedRow>,
-    pub(super) checkpoints: Vec<FencedRow>,
-    pub(super) completions: Vec<FencedRow>,
-    pub(super) doubts: Vec<FencedRow>,
-    pub(super) releases: Vec<FencedRow>,
-    pub(super) settled: Vec<FencedRow>,
-    pub(super) reopened: Vec<FencedRow>,
+/// What a step does to its record. Holders come first: a claim may wait for one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Deed {
+    Renew,
+    Checkpoint,
+    Complete,
+    Doubt,
+    Release,
+    SettleCompleted,
+    SettleOpen,
+    Claim,
+}
+
+impl Deed {
+    pub(super) fn of(step: &Step) -> Result<Self, Error> {
+        Ok(match step {
+            Step::Claim(_) => Self::Claim,
+            Step::Renew { .. } => Self::Renew,
+            Step::Checkpoint { .. } => Self::Checkpoint,
+            Step::Complete { .. } => Self::Complete,
+            Step::Doubt { .. } => Self::Doubt,
+            Step::Release { .. } => Self::Release,
+            Step::Settle { ruling: Ruling::Completed { .. }, .. } => Self::SettleCompleted,
+            Step::Settle { ruling: Ruling::NothingHappened { .. }, .. } => Self::SettleOpen,
+            _ => {
+                return Err(Error::new(Kind::Invalid, "take a step that this build does not know"));
+            }
+        })
+    }
+
+    /// The changes that are tried, one after the other, until a row was changed.
+    pub(super) fn changes<D: Dialect>(self) -> &'static [&'static str] {
+        match self {
+            Self::Claim => const { &[D::CLAIM_INSERT, D::CLAIM_REUSE, D::CLAIM_RETAKE] },
+            Self::Renew => const { &[D::RENEW] },
+            Self::Checkpoint => const { &[D::CHECKPOINT] },
+            Self::Complete => const { &[D::COMPLETE] },
+            Self::Doubt => const { &[D::DOUBT] },
+            Self::Release => const { &[D::RELEASE] },
+            Self::SettleCompleted => const { &[D::SETTLE_COMPLETED] },
+            Self::SettleOpen => const { &[D::SETTLE_OPEN] },
+        }
+    }
 }
 
 /// A claim.
 #[derive(Serialize)]
-pub(super) struct ClaimRow<'a> {
+struct ClaimRow<'a> {
     #[serde(serialize_with = "hex")]
-    pub(super) id: Id,
+    id: Id,
     #[serde(serialize_with = "hex")]
     nonce: [u8; 16],
     scope: &'static str,
@@ -45,93 +78,92 @@ pub(super) struct ClaimRow<'a> {
     #[serde(serialize_with = "hex")]
     prints: Vec<u8>,
     /// Each print, as it is compared.
-    #[serde(serialize_with = "maybe_hex")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "maybe_hex")]
     print: Option<[u8; PRINT_BYTES]>,
-    #[serde(serialize_with = "maybe_hex")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "maybe_hex")]
     older_print: Option<[u8; PRINT_BYTES]>,
-    lease_until: i64,
+    lease: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     retake_after: Option<i64>,
-    /// The end of take-overs if this is the first attempt.
-    retake_until: Option<i64>,
-    /// The same, counted from the first attempt.
-    window: Option<i64>,
+    /// How long after the first attempt the last take-over may begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retake_for: Option<i64>,
     attempts_max: u32,
     caller: &'a str,
 }
 
 /// A step of a holder or of a judge.
 #[derive(Serialize)]
-pub(super) struct FencedRow {
+struct FencedRow<'a> {
     #[serde(serialize_with = "hex")]
     id: Id,
     epoch: i64,
     #[serde(serialize_with = "hex")]
     nonce: [u8; 16],
     #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<i64>,
+    lease: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "maybe_hex")]
     bytes: Option<Bytes>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<i64>,
+    keep: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reuse_at: Option<i64>,
+    grace: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
-/// A line of the journal. Without an actor it is the record's caller.
-#[derive(Serialize)]
-pub(super) struct JournalRow<'a> {
-    #[serde(serialize_with = "hex")]
-    pub(super) id: Id,
-    pub(super) event: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) actor: Option<&'a str>,
-    pub(super) note: String,
-}
-
-impl<'a> Sheets<'a> {
-    /// Enters a step that is taken at `now`.
-    pub(super) fn enter(&mut self, step: &'a Step, now: Timestamp) -> Result<(), Error> {
-        match step {
-            Step::Claim(claim) => self.claims.push(ClaimRow::new(claim, now)),
-            Step::Renew { fence, lease } => {
-                let until = Some(now.plus(*lease).as_millis());
-                self.renewals.push(FencedRow { until, ..FencedRow::of(fence) });
-            }
-            Step::Checkpoint { fence, point } => {
-                let bytes = Some(point.clone());
-                self.checkpoints.push(FencedRow { bytes, ..FencedRow::of(fence) });
-            }
-            Step::Complete { fence, outcome, retention } => {
-                self.completions.push(FencedRow::completion(fence, outcome, *retention, now));
-            }
-            Step::Doubt { fence, .. } => self.doubts.push(FencedRow::of(fence)),
-            Step::Release { fence, memory } => {
-                self.releases.push(FencedRow::of(fence).open(fence.epoch, now.plus(*memory)));
-            }
-            Step::Settle { id, seen, nonce, ruling, .. } => {
-                let row = FencedRow::of(&Fence { id: *id, epoch: *seen, nonce: *nonce });
-                let epoch = Epoch::after(Some(*seen), now);
-                match ruling {
-                    Ruling::Completed { outcome, retention } => {
-                        self.settled.push(row.completed(epoch, outcome, *retention, now));
-                    }
-                    Ruling::NothingHappened { memory } => {
-                        self.reopened.push(row.open(epoch, now.plus(*memory)));
-                    }
+/// A step as a row of its sheet.
+pub(super) fn row(step: &Step) -> Result<String, Error> {
+    let fenced = |fence: &Fence| FencedRow::of(fence);
+    match step {
+        Step::Claim(claim) => text(&ClaimRow::of(claim)),
+        Step::Renew { fence, lease } => {
+            text(&FencedRow { lease: Some(millis(*lease)), ..fenced(fence) })
+        }
+        Step::Checkpoint { fence, point } => {
+            text(&FencedRow { bytes: Some(point.clone()), ..fenced(fence) })
+        }
+        Step::Complete { fence, outcome, retention } => completion(fence, outcome, *retention),
+        Step::Doubt { fence, why } => {
+            text(&FencedRow { note: Some(bounded_note(why)), ..fenced(fence) })
+        }
+        Step::Release { fence, memory } => {
+            text(&FencedRow { memory: Some(millis(*memory)), ..fenced(fence) })
+        }
+        Step::Settle { id, seen, nonce, ruling, by, reason } => {
+            let row = FencedRow {
+                actor: Some(by.as_str()),
+                note: Some(bounded_note(reason)),
+                ..fenced(&Fence { id: *id, epoch: *seen, nonce: *nonce })
+            };
+            match ruling {
+                Ruling::Completed { outcome, retention } => text(&row.kept(outcome, *retention)),
+                Ruling::NothingHappened { memory } => {
+                    text(&FencedRow { memory: Some(millis(*memory)), ..row })
                 }
             }
-            _ => {
-                return Err(Error::new(Kind::Invalid, "take a step that this build does not know"));
-            }
         }
-        Ok(())
+        _ => Err(Error::new(Kind::Invalid, "take a step that this build does not know")),
     }
 }
 
+/// The last word of an attempt, as a row of its sheet.
+pub(super) fn completion(
+    fence: &Fence,
+    outcome: &Outcome,
+    retention: Retention,
+) -> Result<String, Error> {
+    text(&FencedRow::of(fence).kept(outcome, retention))
+}
+
 impl<'a> ClaimRow<'a> {
-    fn new(claim: &'a Claim, now: Timestamp) -> Self {
-        let (scope, terms) = (claim.identity.scope(), claim.effect.terms(now));
-        let window = claim.effect.terms(Timestamp::from_millis(0)).retake_until;
+    fn of(claim: &'a Claim) -> Self {
+        let scope = claim.identity.scope();
+        let terms = claim.effect.terms(Timestamp::from_millis(0));
         let mut prints = claim.prints.iter().map(|print| *print.as_bytes());
         Self {
             id: claim.id,
@@ -145,93 +177,63 @@ impl<'a> ClaimRow<'a> {
             prints: claim.prints.to_stored(),
             print: prints.next(),
             older_print: prints.next(),
-            lease_until: now.plus(claim.lease).as_millis(),
+            lease: millis(claim.lease),
             retake_after: terms.retake_after.map(millis),
-            retake_until: terms.retake_until.map(Timestamp::as_millis),
-            window: window.map(Timestamp::as_millis),
+            retake_for: terms.retake_until.map(Timestamp::as_millis),
             attempts_max: claim.attempts_max,
             caller: claim.caller.as_str(),
         }
     }
 }
 
-impl FencedRow {
+impl FencedRow<'_> {
     fn of(fence: &Fence) -> Self {
         Self {
             id: fence.id,
             epoch: fence.epoch.get(),
             nonce: *fence.nonce.as_bytes(),
-            until: None,
+            lease: None,
             bytes: None,
-            expires_at: None,
-            reuse_at: None,
+            keep: None,
+            grace: None,
+            memory: None,
+            actor: None,
+            note: None,
         }
     }
 
-    /// The last word of an attempt.
-    pub(super) fn completion(
-        fence: &Fence,
-        outcome: &Outcome,
-        retention: Retention,
-        now: Timestamp,
-    ) -> Self {
-        Self::of(fence).completed(fence.epoch, outcome, retention, now)
-    }
-
-    fn completed(
-        self,
-        epoch: Epoch,
-        outcome: &Outcome,
-        retention: Retention,
-        now: Timestamp,
-    ) -> Self {
-        let reuse_at = retention.reuse_at(now).map(|planned| epoch.reusable_from(planned));
+    fn kept(self, outcome: &Outcome, retention: Retention) -> Self {
         Self {
             bytes: Some(outcome.to_stored()),
-            expires_at: retention.expires_at(now).map(Timestamp::as_millis),
-            reuse_at: reuse_at.map(Timestamp::as_millis),
+            keep: retention.keep.map(millis),
+            grace: Some(millis(retention.grace)),
             ..self
         }
     }
-
-    fn open(self, epoch: Epoch, planned: Timestamp) -> Self {
-        Self { reuse_at: Some(epoch.reusable_from(planned).as_millis()), ..self }
-    }
 }
 
-impl<'a> JournalRow<'a> {
-    pub(super) fn new(id: Id, event: Event) -> Self {
-        Self { id, event: event.as_str(), actor: None, note: String::new() }
-    }
-
-    pub(super) fn by(self, actor: &'a Actor) -> Self {
-        Self { actor: Some(actor.as_str()), ..self }
-    }
-
-    pub(super) fn because(self, reason: &str) -> Self {
-        Self { note: bounded_note(reason), ..self }
-    }
+fn text<T: Serialize>(row: &T) -> Result<String, Error> {
+    serde_json::to_string(row)
+        .map_err(|cause| Error::caused(Kind::Invalid, "write a step as JSON", cause))
 }
 
 /// The rows as JSON arrays, each of a bounded length unless one row alone is longer.
-pub(super) fn texts<T: Serialize>(rows: &[T]) -> Result<Vec<String>, Error> {
-    let mut texts = Vec::new();
-    let mut text = String::new();
+pub(super) fn sheets<'a>(rows: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut sheets = Vec::new();
+    let mut sheet = String::new();
     for row in rows {
-        let row = serde_json::to_string(row)
-            .map_err(|cause| Error::caused(Kind::Invalid, "write a batch as JSON", cause))?;
-        if !text.is_empty() && text.len() + row.len() > TEXT_BYTES_MAX {
-            text.push(']');
-            texts.push(std::mem::take(&mut text));
+        if !sheet.is_empty() && sheet.len() + row.len() > TEXT_BYTES_MAX {
+            sheet.push(']');
+            sheets.push(std::mem::take(&mut sheet));
         }
-        text.push(if text.is_empty() { '[' } else { ',' });
-        text.push_str(&row);
+        sheet.push(if sheet.is_empty() { '[' } else { ',' });
+        sheet.push_str(row);
     }
-    if !text.is_empty() {
-        text.push(']');
-        texts.push(text);
+    if !sheet.is_empty() {
+        sheet.push(']');
+        sheets.push(sheet);
     }
-    Ok(texts)
+    sheets
 }
 
 /// Ids as a JSON array of hex digits.
@@ -293,7 +295,7 @@ fn maybe_hex<S: Serializer>(value: &Option<impl Octets>, serializer: S) -> Resul
     }
 }
 
-fn push_hex(text: &mut String, octets: &[u8]) {
+pub(super) fn push_hex(text: &mut String, octets: &[u8]) {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     for octet in octets {
@@ -309,13 +311,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_batch_goes_out_in_several_texts() {
-        let rows = vec!["x".repeat(TEXT_BYTES_MAX / 2); 3];
-        let texts = texts(&rows).unwrap();
-        assert_eq!(texts.len(), 3, "two rows and their commas are over the bound");
-        let again: Vec<Vec<String>> =
-            texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
-        assert_eq!(again.concat(), rows);
+    fn a_long_batch_goes_out_in_several_sheets() {
+        let rows = vec![format!("\"{}\"", "x".repeat(TEXT_BYTES_MAX / 2)); 3];
+        let sheets = sheets(rows.iter().map(String::as_str));
+        assert_eq!(sheets.len(), 3, "two rows and their commas are over the bound");
+        for (sheet, row) in sheets.iter().zip(&rows) {
+            assert_eq!(*sheet, format!("[{row}]"));
+        }
     }
 
     #[test]

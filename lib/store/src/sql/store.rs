@@ -16,12 +16,15 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     batch,
-    dialect::Dialect,
+    dialect::{Bind, Dialect},
     errand::{Done, Errand},
     fate::Fate,
     gate::Gate,
     gather::Gather,
-    migrate, purge, read,
+    migrate,
+    opening::Pools,
+    purge, read,
+    row::Row,
 };
 use crate::error::{Error, Kind};
 use hapax_core::{
@@ -32,15 +35,12 @@ use hapax_core::{
     },
 };
 
-/// Steps of one transaction: more rows gain nothing and delay everybody in it.
+/// Steps of one batch: more rows gain nothing and delay everybody in it.
 const BATCH_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// Each try waits for the engine's own busy time-out; after the last one the caller decides.
 const BEGIN_TRIES: usize = 3;
 /// Pauses between two tries stay below a second.
 const BEGIN_PAUSES: Duration = Duration::from_secs(4);
-/// Looks that are under way at once. Those that meet at busy readers share the next statement,
-/// which costs a fraction of a statement each.
-const LOOK_LANES: usize = 2;
 /// Shards of the change hints: a waiter wakes for a 64th of all changes.
 const HINTS: usize = 64;
 
@@ -49,12 +49,10 @@ pub struct Sql<D: Dialect>(Arc<Shared<D>>);
 
 /// What all clones share.
 pub(super) struct Shared<D: Dialect> {
-    pub(super) writer: Pool<<D as Dialect>::Db>,
-    pub(super) readers: Pool<<D as Dialect>::Db>,
-    /// Business transactions pass it one by one and meet batches at the writer: between two of
-    /// them a batch that waits has its turn.
+    pub(super) pools: Pools<D>,
+    /// Business transactions pass it, as many as have a connection.
     gate: Gate,
-    /// The longest that a business transaction may hold the writer.
+    /// The longest that a business transaction may last.
     pub(super) hold_max: Duration,
     pub(super) errands: Gather<Errand, Done>,
     pub(super) looks: Gather<Id, Found>,
@@ -66,21 +64,25 @@ pub(super) struct Shared<D: Dialect> {
 }
 
 impl<D: Dialect> Sql<D> {
-    /// Takes the pools over. The writer's pool has as many connections as may write at once.
-    pub(super) fn new(
-        writer: Pool<<D as Dialect>::Db>,
-        readers: Pool<<D as Dialect>::Db>,
-        gate: Gate,
-        hold_max: Duration,
-    ) -> Self {
+    /// Takes the pools over. A business transaction waits for its turn at most `wait_max`, and
+    /// lasts at most `hold_max`.
+    pub(super) fn new(pools: Pools<D>, wait_max: Duration, hold_max: Duration) -> Self {
         let hint = || watch::Sender::new(());
+        let count = |pool: &Pool<_>| usize::try_from(pool.options().get_max_connections());
+        let turns = count(&pools.business).unwrap_or(1);
+        // A lane of looks leaves half of the readers to others.
+        let looks = std::cmp::max(count(&pools.readers).unwrap_or(1) / 2, 1);
+        // Where each errand is a transaction of its own it gains nothing by company.
+        let errands = match D::COMMITS_EACH {
+            true => Gather::new(count(&pools.steps).unwrap_or(1), 1),
+            false => Gather::new(1, BATCH_MAX.get()),
+        };
         Self(Arc::new(Shared {
-            writer,
-            readers,
-            gate,
+            gate: Gate::new(turns, wait_max),
             hold_max,
-            errands: Gather::new(1),
-            looks: Gather::new(LOOK_LANES),
+            pools,
+            errands,
+            looks: Gather::new(looks, BATCH_MAX.get()),
             hints: std::iter::repeat_with(hint).take(HINTS).collect(),
             freed: hint(),
             written: hint(),
@@ -92,13 +94,27 @@ impl<D: Dialect> Sql<D> {
     /// A store on the connections of another one, which speaks another dialect of its engine.
     #[cfg(test)]
     pub(super) fn beside<Other: Dialect<Db = <D as Dialect>::Db>>(other: &Sql<Other>) -> Self {
-        let Shared { writer, readers, hold_max, .. } = other.shared();
-        Self::new(writer.clone(), readers.clone(), Gate::new(*hold_max), *hold_max)
+        let Shared { pools: Pools { steps, business, readers }, hold_max, .. } = other.shared();
+        let pools =
+            Pools { steps: steps.clone(), business: business.clone(), readers: readers.clone() };
+        Self::new(pools, *hold_max, *hold_max)
+    }
+
+    /// Looks whether the schema is still that of this build; another build may have changed it.
+    ///
+    /// # Errors
+    /// [`Kind::Schema`] if it is not, and those of the database.
+    pub async fn check_schema(&self) -> Result<(), Error> {
+        let steps = migrate::list::<D>(self.readers(), D::SCRIPTS).await?;
+        match steps.iter().find(|step| !step.is_applied) {
+            None => Ok(()),
+            Some(missing) => Err(migrate::Mismatch::Older(missing.version).into()),
+        }
     }
 
     /// Connections that only read. Nothing that is read there waits for a writer.
     pub fn readers(&self) -> &Pool<<D as Dialect>::Db> {
-        &self.0.readers
+        &self.0.pools.readers
     }
 
     /// The store's time.
@@ -117,7 +133,8 @@ impl<D: Dialect> Sql<D> {
     /// [`Kind::Schema`] if a script is unknown or was edited; those of the database.
     pub async fn migrate(&self, migrator: Migrator) -> Result<(), Error> {
         let sql = self.clone();
-        let up = self.owned(async move { migrate::up::<D>(&sql.0.writer, &migrator).await });
+        let up =
+            self.owned(async move { migrate::up::<D>(&sql.0.pools.business, &migrator).await });
         finished(up.await)
     }
 
@@ -127,8 +144,7 @@ impl<D: Dialect> Sql<D> {
     pub async fn close(&self) {
         self.0.tasks.close();
         self.0.tasks.wait().await;
-        self.0.readers.close().await;
-        self.0.writer.close().await;
+        self.0.pools.close().await;
     }
 
     pub(super) fn shared(&self) -> &Shared<D> {
@@ -143,28 +159,52 @@ impl<D: Dialect> Sql<D> {
         self.0.tasks.spawn_on(work, &self.0.runtime)
     }
 
-    /// Waits until a business transaction may come to the writer.
+    /// Waits until there is a connection for a business transaction.
     pub(super) async fn gate(&self) -> Result<OwnedSemaphorePermit, Error> {
         self.0.gate.pass().await
     }
 
-    /// Starts a transaction that may write. On a task of the store only.
+    /// Starts a business transaction. On a task of the store only.
     pub(super) async fn begin(
         &self,
         name: &'static str,
     ) -> Result<Transaction<'static, <D as Dialect>::Db>, Error> {
+        let tx = begin::<D>(&self.0.pools.business).await?;
+        tracing::debug!(transaction = name, "a transaction began");
+        Ok(tx)
+    }
+
+    /// Starts a transaction of the store's own. On a task of the store only.
+    pub(super) async fn begin_steps(
+        &self,
+    ) -> Result<Transaction<'static, <D as Dialect>::Db>, Error> {
+        let tx = begin::<D>(&self.0.pools.steps).await?;
+        tracing::debug!(transaction = "steps", "a transaction began");
+        Ok(tx)
+    }
+
+    /// Sends a change as a transaction of its own. [`Kind::Unsure`] if nobody can say whether it
+    /// happened; after any other error it surely did not.
+    pub(super) async fn change(
+        &self,
+        change: &'static str,
+        binds: Vec<Bind>,
+    ) -> Result<Vec<Row>, Error> {
+        let op = "change rows";
         let mut pauses = backoff(BEGIN_PAUSES).take(BEGIN_TRIES - 1);
         loop {
-            let cause = match D::begin(&self.0.writer).await {
-                Ok(tx) => {
-                    tracing::debug!(transaction = name, "a transaction began");
-                    return Ok(tx);
-                }
+            let mut conn =
+                self.0.pools.steps.acquire().await.map_err(|cause| Error::undone(op, cause))?;
+            let cause = match D::change(&mut conn, change, binds.clone()).await {
+                Ok(rows) => return Ok(rows),
                 Err(cause) => cause,
             };
-            match pauses.next() {
-                Some(pause) if Fate::of(&cause) == Fate::Again => SystemClock.sleep(pause).await,
-                _ => return Err(Error::undone("begin a transaction", cause)),
+            drop(conn);
+            match (Fate::of_commit(&cause), pauses.next()) {
+                // Others were in the way: the engine has taken all of it back.
+                (Some(Fate::Again), Some(pause)) => SystemClock.sleep(pause).await,
+                (Some(fate), _) => return Err(Error::caused(fate.kind(), op, cause)),
+                (None, _) => return Err(Error::caused(Kind::Unsure, op, cause)),
             }
         }
     }
@@ -197,6 +237,22 @@ impl<D: Dialect> Sql<D> {
         let [first, ..] = id.as_bytes();
         #[expect(clippy::indexing_slicing, reason = "the index is a remainder of the length")]
         &self.0.hints[usize::from(*first) % HINTS]
+    }
+}
+
+async fn begin<D: Dialect>(
+    pool: &Pool<<D as Dialect>::Db>,
+) -> Result<Transaction<'static, <D as Dialect>::Db>, Error> {
+    let mut pauses = backoff(BEGIN_PAUSES).take(BEGIN_TRIES - 1);
+    loop {
+        let cause = match D::begin(pool).await {
+            Ok(tx) => return Ok(tx),
+            Err(cause) => cause,
+        };
+        match pauses.next() {
+            Some(pause) if Fate::of(&cause) == Fate::Again => SystemClock.sleep(pause).await,
+            _ => return Err(Error::undone("begin a transaction", cause)),
+        }
     }
 }
 
@@ -282,8 +338,9 @@ impl<D: Dialect> Store for Sql<D> {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let lanes = usize::try_from(self.0.pools.steps.options().get_max_connections());
         Capabilities {
-            lanes: Some(NonZeroUsize::MIN),
+            lanes: lanes.ok().and_then(NonZeroUsize::new),
             batch_max: BATCH_MAX,
             durability: Durability::Disk,
             sharing: Sharing::Shared,

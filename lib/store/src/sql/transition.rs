@@ -60,11 +60,10 @@ impl<D: Dialect> Sql<D> {
             Bind::from(transition.event),
             Bind::from(actor.as_str()),
         ];
-        let written = D::fetch(tx, D::TRANSITION_WRITE, binds).await?;
-        if written.is_empty() {
-            return Err(Error::new(Kind::Fenced, "journal a transition"));
+        match D::insert(tx, D::TRANSITION_WRITE, binds).await? {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Fenced, "journal a transition")),
         }
-        Ok(())
     }
 
     /// The moves of one entity from `version` on, oldest first; at most 1000.

@@ -135,8 +135,9 @@ pub(super) enum Played<R> {
 
 /// Lends `tx` to `work` for at most `longest`, and takes it back.
 ///
-/// Nothing commits meanwhile, whatever `work` sends. An error is a transaction that did not come
-/// back: it is rolled back, or `work` has put it where it outlives its own future.
+/// Nothing commits meanwhile, whatever `work` sends, where the engine can be told so; ask the
+/// witness before you commit. An error is a transaction that did not come back: it is rolled back,
+/// or `work` has put it where it outlives its own future.
 pub(super) async fn lend<D, R, F, W>(
     sql: &Sql<D>,
     mut tx: Open<D>,

@@ -5,6 +5,7 @@ use std::{future::Future, time::Duration};
 use super::{
     dialect::Dialect,
     fate::Fate,
+    seal,
     store::{Sql, finished},
     tx::{Played, Tx, lend},
 };
@@ -19,9 +20,9 @@ pub(super) const RERUN_PAUSES: Duration = Duration::from_secs(2);
 impl<D: Dialect> Sql<D> {
     /// Runs `work` in a transaction and commits what it did if it says `Ok`.
     ///
-    /// `name` shows in logs. Business transactions pass one at a time and hold the writer for a
-    /// bounded time, so call nothing slow inside. When another process is in the way the whole
-    /// closure runs again, at most five times.
+    /// `name` shows in logs. Business transactions hold a connection, on SQLite the only writer, for
+    /// a bounded time, so call nothing slow inside. When others are in the way the whole closure
+    /// runs again, at most five times.
     ///
     /// ```
     /// # use hapax_store::{Error, SqliteStore, Sqlite, Tx};
@@ -42,7 +43,9 @@ impl<D: Dialect> Sql<D> {
     /// # Errors
     /// [`Kind::Full`] if too many wait for their turn and [`Kind::Unavailable`] if it took too
     /// long, with nothing begun. What `work` said, after a rollback. [`Kind::Late`] and
-    /// [`Kind::Panicked`], after a rollback. [`Kind::Unsure`] if the answer to COMMIT was lost.
+    /// [`Kind::Panicked`], after a rollback. [`Kind::Refused`] if `work` ended the transaction, or
+    /// went on after an error that had broken it off. [`Kind::Unsure`] if the answer to COMMIT was
+    /// lost.
     ///
     /// # Cancellation
     /// Dropping the future drops the waiting. The transaction goes on to its end.
@@ -92,9 +95,14 @@ where
 {
     let _turn = sql.gate().await?;
     let tx = sql.begin(name).await?;
-    let (turn, tx) = lend(sql, tx, work, sql.shared().hold_max).await?;
+    let (turn, mut tx) = lend(sql, tx, work, sql.shared().hold_max).await?;
     match turn {
         Played::Ended(Ok(said)) => {
+            // A closure may have swallowed the error that broke its transaction off.
+            if let Err(error) = seal::ask_witness::<D>(&mut tx).await {
+                sql.rollback(tx).await;
+                return Err(error.into());
+            }
             sql.commit(tx).await?;
             sql.announce();
             Ok(said)

@@ -80,10 +80,8 @@ async fn count_calls() {
     let fresh = counts(&[
         ("look", 1),
         ("BEGIN steps", 2),
-        ("tick", 2),
         ("claim_insert", 1),
         ("complete", 1),
-        ("journal_write", 2),
     ]);
     assert_eq!(count.take(), fresh, "a fresh call");
 

@@ -5,71 +5,64 @@ mod open;
 mod plans;
 mod sql;
 
+use std::{path::PathBuf, time::Duration};
+
 use sqlx::{
     Column, Executor, Pool, Row as _, Transaction, TypeInfo, ValueRef,
+    error::DatabaseError,
     query::Query,
-    sqlite::{SqliteArguments, SqliteConnection, SqliteRow},
+    sqlite::{SqliteArguments, SqliteConnection, SqliteError, SqliteRow},
 };
 
-pub use self::open::{Opening, SqliteStore};
+pub use self::open::SqliteStore;
 use super::{
-    dialect::{Bind, Dialect, Verbs},
+    dialect::{Bind, Dialect, Reach, Verbs},
     fate::Fate,
-    migrate::Script,
+    migrate::{Script, scripts},
+    opening::{Opening, Pools},
     row::{Cell, Row},
 };
+use crate::error::Error;
 
 /// SQLite, through the copy that is compiled in.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a marker has nothing to add")]
 pub struct Sqlite;
 
 impl Dialect for Sqlite {
     type Db = sqlx::Sqlite;
+    type Place = PathBuf;
 }
 
-/// A transaction that will write takes the lock at once: waiting for it later, with a snapshot
-/// in hand, can't succeed.
-const BEGIN: &str = "BEGIN IMMEDIATE";
+impl Reach for Sqlite {
+    async fn connect(opening: &Opening<Self>) -> Result<Pools<Self>, Error> {
+        open::connect(opening).await
+    }
 
-/// The schema. Scripts are never edited once released.
-pub(super) const SCRIPTS: &[Script] = &[
-    Script {
-        version: 1,
-        name: "records",
-        up: include_str!("../../../migrations/sqlite/0001_records.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0001_records.down.sql"),
-    },
-    Script {
-        version: 2,
-        name: "messages",
-        up: include_str!("../../../migrations/sqlite/0002_messages.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0002_messages.down.sql"),
-    },
-    Script {
-        version: 3,
-        name: "locks",
-        up: include_str!("../../../migrations/sqlite/0003_locks.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0003_locks.down.sql"),
-    },
-    Script {
-        version: 4,
-        name: "transitions",
-        up: include_str!("../../../migrations/sqlite/0004_transitions.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0004_transitions.down.sql"),
-    },
-];
+    fn connect_reader(opening: &Opening<Self>) -> Result<Option<Pool<sqlx::Sqlite>>, Error> {
+        open::connect_reader(opening)
+    }
+}
 
 impl Verbs for Sqlite {
     type Db = sqlx::Sqlite;
 
+    const COMMITS_EACH: bool = false;
+
+    const SCHEMA_COMMITS: bool = false;
+
+    const SCRIPTS: &'static [Script] =
+        scripts!("sqlite": 1 "records" 2 "messages" 3 "locks" 4 "transitions");
+
+    /// No renewal reaches the store while a transaction holds its writer.
+    fn hold_max(lease: Duration) -> Duration {
+        lease / 2
+    }
+
     async fn begin(
         pool: &Pool<sqlx::Sqlite>,
     ) -> Result<Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
-        pool.begin_with(BEGIN).await
-    }
-
-    async fn commit(tx: Transaction<'static, sqlx::Sqlite>) -> Result<(), sqlx::Error> {
-        tx.commit().await
+        pool.begin_with(sql::BEGIN).await
     }
 
     /// The library may break a transaction off by itself, as on a full disk; what is sent after
@@ -100,6 +93,22 @@ impl Verbs for Sqlite {
         conn.execute(query(text, binds)).await.map(|done| done.rows_affected())
     }
 
+    async fn insert(
+        conn: &mut SqliteConnection,
+        text: &'static str,
+        binds: Vec<Bind>,
+    ) -> Result<bool, sqlx::Error> {
+        Ok(!conn.fetch_all(query(text, binds)).await?.is_empty())
+    }
+
+    async fn change(
+        conn: &mut SqliteConnection,
+        text: &'static str,
+        binds: Vec<Bind>,
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        Self::fetch(conn, text, binds).await
+    }
+
     async fn read(
         pool: &Pool<sqlx::Sqlite>,
         text: &'static str,
@@ -107,6 +116,18 @@ impl Verbs for Sqlite {
     ) -> Result<Vec<Row>, sqlx::Error> {
         pool.fetch_all(query(text, binds)).await?.iter().map(row).collect()
     }
+
+    /// A transaction that may write has the whole file.
+    async fn lock_schema(_: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
+
+    async fn unlock_schema(_: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
+
+    /// What is sent after that commits nothing by itself: the caller rolls back.
+    async fn spoil(_: &mut SqliteConnection, _: &Error) {}
 }
 
 fn query(text: &'static str, binds: Vec<Bind>) -> Query<'static, sqlx::Sqlite, SqliteArguments> {
@@ -141,7 +162,7 @@ fn cell(row: &SqliteRow, index: usize) -> Result<Cell, sqlx::Error> {
 }
 
 /// What an extended result code says.
-pub(super) fn fate(code: i32) -> Fate {
+pub(super) fn fate(cause: &SqliteError) -> Option<Fate> {
     const BUSY: i32 = 5;
     const LOCKED: i32 = 6;
     const NOMEM: i32 = 7;
@@ -153,12 +174,13 @@ pub(super) fn fate(code: i32) -> Fate {
     const CANTOPEN: i32 = 14;
     const PROTOCOL: i32 = 15;
     const NOTADB: i32 = 26;
-    match code & 0xFF {
+    let code: i32 = cause.code()?.parse().ok()?;
+    Some(match code & 0xFF {
         // BUSY covers BUSY_SNAPSHOT and BUSY_RECOVERY; PROTOCOL is a lost race for a WAL lock.
         BUSY | LOCKED | PROTOCOL => Fate::Again,
         NOMEM | FULL => Fate::Full,
         READONLY | INTERRUPT | IOERR | CANTOPEN => Fate::Gone,
         CORRUPT | NOTADB => Fate::Corrupt,
         _ => Fate::Refused,
-    }
+    })
 }

@@ -11,13 +11,12 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous},
 };
 
-use super::{SCRIPTS, Sqlite};
+use super::Sqlite;
 use crate::{
     error::{Error, Kind},
     sql::{
         fate::Fate,
-        gate::Gate,
-        migrate::{self, Migration},
+        opening::{Opening, Pools},
         store::Sql,
     },
 };
@@ -32,11 +31,6 @@ const VERSION_MIN: (u32, u32, u32) = (3, 51, 3);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a task waits for a connection: several full transactions of others.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections that read. Two cores gain nothing from more, and none of them ever waits.
-const READERS: u32 = 4;
-/// The longest that a business transaction may hold the only writer: half of a default lease is
-/// more, and everybody else waits meanwhile.
-const HOLD_MAX: Duration = Duration::from_secs(5);
 /// Rows that a statement may be ahead of its reader: a whole batch, so that it never stops.
 const ROWS_AHEAD: usize = 512;
 /// Tries to turn a new file to WAL while another process does the same.
@@ -52,173 +46,78 @@ impl Sql<Sqlite> {
         Self::at(path).open().await
     }
 
-    /// Looks whether the schema is still that of this build; another build may have changed it.
-    ///
-    /// # Errors
-    /// [`Kind::Schema`] if it is not, and those of the database.
-    pub async fn check_schema(&self) -> Result<(), Error> {
-        let steps = migrate::list::<Sqlite>(self.readers(), SCRIPTS).await?;
-        match steps.iter().find(|step| !step.is_applied) {
-            None => Ok(()),
-            Some(missing) => Err(migrate::Mismatch::Older(missing.version).into()),
-        }
-    }
-
     /// Names the file at `path`, to open it otherwise than by default.
-    pub fn at(path: impl AsRef<Path>) -> Opening {
-        Opening {
-            path: path.as_ref().to_owned(),
-            readers: READERS,
-            hold_max: HOLD_MAX,
-            wait_max: ACQUIRE_TIMEOUT,
-        }
+    pub fn at(path: impl AsRef<Path>) -> Opening<Sqlite> {
+        Opening::at(path.as_ref().to_owned())
     }
 }
 
-/// A SQLite file that is about to be opened.
-#[derive(Clone, Debug)]
-#[must_use = "it does nothing until it is opened"]
-pub struct Opening {
-    path: PathBuf,
-    readers: u32,
-    hold_max: Duration,
-    wait_max: Duration,
+pub(super) async fn connect(opening: &Opening<Sqlite>) -> Result<Pools<Sqlite>, Error> {
+    let path = &opening.place;
+    check(path)?;
+    make_file(path)?;
+    let mut conn = SqliteConnection::connect_with(&options(path))
+        .await
+        .map_err(|cause| Error::undone("open the database", cause))?;
+    let checked = match check_version(&mut conn).await {
+        Ok(()) => turn_to_wal(&mut conn).await,
+        Err(error) => Err(error),
+    };
+    conn.close().await?;
+    checked?;
+    let writer = pool(1).connect_lazy_with(options(path));
+    Ok(Pools { steps: writer.clone(), business: writer, readers: readers(opening) })
 }
 
-impl Opening {
-    /// How many connections read at once; 4 by default.
-    pub fn readers(self, readers: u32) -> Self {
-        Self { readers, ..self }
-    }
+/// `None` if there is no file yet.
+pub(super) fn connect_reader(
+    opening: &Opening<Sqlite>,
+) -> Result<Option<Pool<sqlx::Sqlite>>, Error> {
+    check(&opening.place)?;
+    Ok(opening.place.exists().then(|| readers(opening)))
+}
 
-    /// The longest that a business transaction may hold the writer; 5 s by default.
-    pub fn hold_max(self, hold_max: Duration) -> Self {
-        Self { hold_max, ..self }
-    }
+fn readers(opening: &Opening<Sqlite>) -> Pool<sqlx::Sqlite> {
+    pool(opening.readers).connect_lazy_with(options(&opening.place).pragma("query_only", "ON"))
+}
 
-    /// The longest that a business transaction waits for its turn; 30 s by default.
-    pub fn wait_max(self, wait_max: Duration) -> Self {
-        Self { wait_max, ..self }
-    }
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
+        .synchronous(SqliteSynchronous::Full)
+        .row_buffer_size(ROWS_AHEAD)
+        .thread_name(|serial| format!("hapax-sqlite-{serial}"))
+}
 
-    /// Opens the file, makes it if it is missing, and brings its schema up.
-    ///
-    /// # Errors
-    /// Those of [`Sql::open`].
-    pub async fn open(&self) -> Result<SqliteStore, Error> {
-        let writer = self.writer().await?;
-        let is_current = migrate::list::<Sqlite>(&writer, SCRIPTS)
-            .await?
-            .iter()
-            .all(|migration| migration.is_applied);
-        if !is_current {
-            migrate::up::<Sqlite>(&writer, &migrate::migrator(SCRIPTS)).await?;
-        }
-        let readers =
-            pool(self.readers).connect_lazy_with(self.options().pragma("query_only", "ON"));
-        Ok(Sql::new(writer, readers, Gate::new(self.wait_max), self.hold_max))
+fn check(path: &Path) -> Result<(), Error> {
+    let name = path.to_str();
+    let is_memory =
+        |name: &str| name.is_empty() || name.contains(":memory:") || name.contains("mode=memory");
+    if name.is_some_and(is_memory) {
+        let rule = "must be a file: a database in memory is another one for each connection; \
+                    use hapax_core's MemoryStore";
+        return Err(Invalid::new("database", rule).into());
     }
-
-    /// The steps of the schema, and which of them the file has. Writes nothing.
-    ///
-    /// # Errors
-    /// Those of [`Sql::open`].
-    pub async fn migrations(&self) -> Result<Vec<Migration>, Error> {
-        self.check()?;
-        if !self.path.exists() {
-            let pending = |script: &migrate::Script| Migration {
-                version: script.version,
-                name: script.name,
-                sql: script.up,
-                is_applied: false,
-            };
-            return Ok(SCRIPTS.iter().map(pending).collect());
-        }
-        let pool = pool(1).connect_lazy_with(self.options().pragma("query_only", "ON"));
-        let migrations = migrate::list::<Sqlite>(&pool, SCRIPTS).await;
-        pool.close().await;
-        migrations
+    if name.is_none_or(|name| name.starts_with("file:") || name.starts_with("sqlite:")) {
+        let rule = "must be given as a plain path in UTF-8, not as a URI";
+        return Err(Invalid::new("database", rule).into());
     }
+    Ok(())
+}
 
-    /// Brings the schema up and says what was missing.
-    ///
-    /// # Errors
-    /// Those of [`Sql::open`].
-    pub async fn migrate(&self) -> Result<Vec<Migration>, Error> {
-        let writer = self.writer().await?;
-        let before = migrate::list::<Sqlite>(&writer, SCRIPTS).await?;
-        let migrated = migrate::up::<Sqlite>(&writer, &migrate::migrator(SCRIPTS)).await;
-        writer.close().await;
-        migrated?;
-        let missing = before.into_iter().filter(|migration| !migration.is_applied);
-        Ok(missing.map(|migration| Migration { is_applied: true, ..migration }).collect())
-    }
-
-    /// Takes back every step after `version`, **with all that its tables hold**.
-    ///
-    /// # Errors
-    /// Those of [`Sql::open`].
-    pub async fn revert(&self, version: i64) -> Result<(), Error> {
-        let writer = self.writer().await?;
-        let reverted = migrate::down::<Sqlite>(&writer, &migrate::migrator(SCRIPTS), version).await;
-        writer.close().await;
-        reverted
-    }
-
-    async fn writer(&self) -> Result<Pool<sqlx::Sqlite>, Error> {
-        self.check()?;
-        self.make_file()?;
-        let mut conn = SqliteConnection::connect_with(&self.options())
-            .await
-            .map_err(|cause| Error::undone("open the database", cause))?;
-        let checked = match check_version(&mut conn).await {
-            Ok(()) => turn_to_wal(&mut conn).await,
-            Err(error) => Err(error),
-        };
-        conn.close().await?;
-        checked?;
-        Ok(pool(1).connect_lazy_with(self.options()))
-    }
-
-    fn options(&self) -> SqliteConnectOptions {
-        SqliteConnectOptions::new()
-            .filename(&self.path)
-            .busy_timeout(BUSY_TIMEOUT)
-            .foreign_keys(true)
-            .synchronous(SqliteSynchronous::Full)
-            .row_buffer_size(ROWS_AHEAD)
-            .thread_name(|serial| format!("hapax-sqlite-{serial}"))
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        let name = self.path.to_str();
-        let is_memory = |name: &str| {
-            name.is_empty() || name.contains(":memory:") || name.contains("mode=memory")
-        };
-        if name.is_some_and(is_memory) {
-            let rule = "must be a file: a database in memory is another one for each connection; \
-                        use hapax_core's MemoryStore";
-            return Err(Invalid::new("database", rule).into());
-        }
-        if name.is_none_or(|name| name.starts_with("file:") || name.starts_with("sqlite:")) {
-            let rule = "must be given as a plain path in UTF-8, not as a URI";
-            return Err(Invalid::new("database", rule).into());
-        }
-        Ok(())
-    }
-
-    /// Makes the file before the library does, so that nobody else may read it. The library
-    /// gives its side files the same mode.
-    fn make_file(&self) -> Result<(), Error> {
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&self.path) {
-            Ok(_) => Ok(()),
-            Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            Err(cause) => Err(Error::caused(Kind::Unavailable, "make the database file", cause)),
-        }
+/// Makes the file before the library does, so that nobody else may read it. The library gives
+/// its side files the same mode.
+fn make_file(path: &PathBuf) -> Result<(), Error> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(cause) => Err(Error::caused(Kind::Unavailable, "make the database file", cause)),
     }
 }
 

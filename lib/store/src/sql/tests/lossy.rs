@@ -7,92 +7,32 @@ use std::{
 };
 
 use bytes::Bytes;
-use sqlx::{Pool, Transaction, sqlite::SqliteConnection};
 use tempfile::TempDir;
 
+use super::hitch::{Hitch, Hitched, Loss};
 use crate::{
     error::{Error, Kind},
-    sql::{
-        Dialect, End, Sql, Sqlite, SqliteStore, Tx,
-        dialect::{Bind, Verbs},
-        row::Row,
-    },
+    sql::{End, Sql, Sqlite, SqliteStore, Tx},
 };
 use hapax_core::{
     Begin, BusinessKey, Effect, Hapax, Operation, Policy, Ran, Tenant,
     store::{Answer, Step, Store},
 };
 
-/// The dialect. Its COMMITs meet the faults of the line, in their order.
-pub(in crate::sql) struct Lossy;
+/// The dialect. Its COMMITs meet the losses of the line, in their order.
+type Lossy = Hitched<Sqlite, Line>;
 
-/// What befalls a COMMIT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    None,
-    /// It arrives; its answer does not.
-    AnswerLost,
-    /// It does not arrive.
-    RequestLost,
-}
+/// The line.
+struct Line;
 
-static LINE: Mutex<VecDeque<Fault>> = Mutex::new(VecDeque::new());
+static LINE: Mutex<VecDeque<Loss>> = Mutex::new(VecDeque::new());
 /// There is one line: tests use it one at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-impl Dialect for Lossy {
-    type Db = sqlx::Sqlite;
-}
-
-impl Verbs for Lossy {
-    type Db = sqlx::Sqlite;
-
-    async fn begin(
-        pool: &Pool<sqlx::Sqlite>,
-    ) -> Result<Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
-        Sqlite::begin(pool).await
-    }
-
-    async fn commit(tx: Transaction<'static, sqlx::Sqlite>) -> Result<(), sqlx::Error> {
-        let fault = LINE.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        match fault.unwrap_or(Fault::None) {
-            Fault::None => return Sqlite::commit(tx).await,
-            Fault::AnswerLost => Sqlite::commit(tx).await?,
-            Fault::RequestLost => tx.rollback().await?,
-        }
-        Err(sqlx::Error::WorkerCrashed)
-    }
-
-    async fn lend(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        Sqlite::lend(conn).await
-    }
-
-    async fn take_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        Sqlite::take_back(conn).await
-    }
-
-    async fn fetch(
-        conn: &mut SqliteConnection,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        Sqlite::fetch(conn, text, binds).await
-    }
-
-    async fn execute(
-        conn: &mut SqliteConnection,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<u64, sqlx::Error> {
-        Sqlite::execute(conn, text, binds).await
-    }
-
-    async fn read(
-        pool: &Pool<sqlx::Sqlite>,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        Sqlite::read(pool, text, binds).await
+impl Hitch for Line {
+    fn loss() -> Loss {
+        let loss = LINE.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        loss.unwrap_or(Loss::None)
     }
 }
 
@@ -141,9 +81,9 @@ impl Shop {
     }
 }
 
-/// The next COMMITs meet these faults.
-fn meet(faults: impl IntoIterator<Item = Fault>) {
-    LINE.lock().unwrap().extend(faults);
+/// The next COMMITs meet these losses.
+fn meet(losses: impl IntoIterator<Item = Loss>) {
+    LINE.lock().unwrap().extend(losses);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +91,7 @@ async fn a_commit_whose_answer_was_lost_is_read_back() {
     let _alone = ALONE.lock().await;
     let shop = Shop::open().await;
     // The claim commits, then the order commits and nobody says so.
-    meet([Fault::None, Fault::AnswerLost]);
+    meet([Loss::None, Loss::Answer]);
     assert!(matches!(shop.order(7).await, Ok(Ran::Fresh(7))));
     assert!(matches!(shop.order(7).await, Ok(Ran::Replayed(7))));
     assert_eq!(shop.orders().await, [7]);
@@ -161,7 +101,7 @@ async fn a_commit_whose_answer_was_lost_is_read_back() {
 async fn a_commit_that_did_not_arrive_is_run_again_under_its_claim() {
     let _alone = ALONE.lock().await;
     let shop = Shop::open().await;
-    meet([Fault::None, Fault::RequestLost, Fault::RequestLost]);
+    meet([Loss::None, Loss::Request, Loss::Request]);
     assert!(matches!(shop.order(7).await, Ok(Ran::Fresh(7))));
     assert_eq!(shop.orders().await, [7]);
     let history = shop.sql.history(shop.call(7).id()).await.unwrap();
@@ -172,7 +112,7 @@ async fn a_commit_that_did_not_arrive_is_run_again_under_its_claim() {
 async fn a_claim_whose_answer_was_lost_is_granted_once() {
     let _alone = ALONE.lock().await;
     let shop = Shop::open().await;
-    meet([Fault::AnswerLost, Fault::RequestLost, Fault::None]);
+    meet([Loss::Answer, Loss::Request, Loss::None]);
     assert!(matches!(shop.order(7).await, Ok(Ran::Fresh(7))));
     let history = shop.sql.history(shop.call(7).id()).await.unwrap();
     assert_eq!(history.len(), 2, "the second packet found the first one's claim: {history:?}");
@@ -184,7 +124,7 @@ async fn steps_whose_commit_is_not_answered_are_unsure() {
     let shop = Shop::open().await;
     let Begin::Run(lease) = shop.call(7).begin().await.unwrap() else { panic!("it is fresh") };
     let step = Step::Checkpoint { fence: lease.fence(), point: Bytes::from("sent") };
-    meet([Fault::AnswerLost]);
+    meet([Loss::Answer]);
     let answers = shop.sql.apply(vec![step.clone()]).await;
     assert!(matches!(answers[..], [Answer::Unsure(_)]), "{answers:?}");
     let answers = shop.sql.apply(vec![step]).await;
@@ -195,15 +135,15 @@ async fn steps_whose_commit_is_not_answered_are_unsure() {
 async fn the_commit_of_a_joined_transaction_is_read_back() {
     let _alone = ALONE.lock().await;
     let shop = Shop::open().await;
-    for (fault, committed) in [(Fault::AnswerLost, true), (Fault::RequestLost, false)] {
+    for (loss, committed) in [(Loss::Answer, true), (Loss::Request, false)] {
         let item = i64::from(committed);
         let Begin::Run(lease) = shop.call(item).begin().await.unwrap() else { panic!("fresh") };
-        let mut tx = shop.sql.shared().writer.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let mut tx = shop.sql.shared().pools.business.begin_with("BEGIN IMMEDIATE").await.unwrap();
         let joined = shop.sql.join(lease, &mut tx).await.unwrap();
         let insert = sqlx::query("INSERT INTO orders (item) VALUES (?1)").bind(item);
         insert.execute(&mut *tx).await.unwrap();
         let sealed = joined.seal(&mut tx, &item).await.unwrap();
-        meet([fault]);
+        meet([loss]);
         match sealed.commit(tx).await {
             Ok(()) => assert!(committed),
             Err(unsealed) => {
@@ -219,7 +159,7 @@ async fn the_commit_of_a_joined_transaction_is_read_back() {
 async fn a_write_whose_commit_is_not_answered_is_unsure() {
     let _alone = ALONE.lock().await;
     let shop = Shop::open().await;
-    meet([Fault::AnswerLost]);
+    meet([Loss::Answer]);
     let written = shop
         .sql
         .write("order", async |mut tx: Tx<Lossy>| {
@@ -236,12 +176,12 @@ async fn two_hundred_lost_commits_double_and_lose_nothing() {
     let _alone = ALONE.lock().await;
     let shop = Shop::open().await;
     // A fixed mixture that meets claims and orders alike: 200 of 400 are lost.
-    let faults = (0..400_u32).map(|serial| match serial * 7 % 11 {
-        0..=2 => Fault::AnswerLost,
-        3..=4 => Fault::RequestLost,
-        _ => Fault::None,
+    let losses = (0..400_u32).map(|serial| match serial * 7 % 11 {
+        0..=2 => Loss::Answer,
+        3..=4 => Loss::Request,
+        _ => Loss::None,
     });
-    meet(faults);
+    meet(losses);
     let mut item = 0;
     while !LINE.lock().unwrap().is_empty() {
         item += 1;

@@ -1,7 +1,9 @@
 //! Tests that look behind the public door: the statements one by one, and dialects that fail.
 
+mod ground;
+mod hitch;
 mod lossy;
 mod mutants;
 mod oracle;
 
-pub(super) use self::{lossy::Lossy, mutants::Bent};
+pub(super) use self::hitch::{Hitch, Hitched};

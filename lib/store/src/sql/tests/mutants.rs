@@ -6,17 +6,16 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{AssertSqlSafe, Pool, Transaction, sqlite::SqliteConnection};
+use sqlx::AssertSqlSafe;
 use tempfile::TempDir;
 
-use super::oracle;
+use super::{
+    hitch::{Hitch, Hitched},
+    oracle,
+};
 use crate::{
     error::Error,
-    sql::{
-        Dialect, Sql, Sqlite, SqliteStore, Tx,
-        dialect::{Bind, Verbs, all},
-        row::Row,
-    },
+    sql::{Sql, Sqlite, SqliteStore, Tx, dialect::all},
 };
 use hapax_contract::{BoxFuture, locks, outbox};
 use hapax_core::{
@@ -26,67 +25,22 @@ use hapax_core::{
 };
 
 /// The dialect. It sends the [bent](BEND) text in place of the right one.
-pub(in crate::sql) struct Bent;
+type Bent = Hitched<Sqlite, Bends>;
+
+/// What bends texts.
+struct Bends;
 
 /// The right text and the one that is sent for it.
 static BEND: RwLock<Option<(&'static str, &'static str)>> = RwLock::new(None);
 /// One text is bent at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn bent(text: &'static str) -> &'static str {
-    match *BEND.read().unwrap_or_else(PoisonError::into_inner) {
-        Some((right, bent)) if right == text => bent,
-        Some(_) | None => text,
-    }
-}
-
-impl Dialect for Bent {
-    type Db = sqlx::Sqlite;
-}
-
-impl Verbs for Bent {
-    type Db = sqlx::Sqlite;
-
-    async fn begin(
-        pool: &Pool<sqlx::Sqlite>,
-    ) -> Result<Transaction<'static, sqlx::Sqlite>, sqlx::Error> {
-        Sqlite::begin(pool).await
-    }
-
-    async fn commit(tx: Transaction<'static, sqlx::Sqlite>) -> Result<(), sqlx::Error> {
-        Sqlite::commit(tx).await
-    }
-
-    async fn lend(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        Sqlite::lend(conn).await
-    }
-
-    async fn take_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        Sqlite::take_back(conn).await
-    }
-
-    async fn fetch(
-        conn: &mut SqliteConnection,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        Sqlite::fetch(conn, bent(text), binds).await
-    }
-
-    async fn execute(
-        conn: &mut SqliteConnection,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<u64, sqlx::Error> {
-        Sqlite::execute(conn, bent(text), binds).await
-    }
-
-    async fn read(
-        pool: &Pool<sqlx::Sqlite>,
-        text: &'static str,
-        binds: Vec<Bind>,
-    ) -> Result<Vec<Row>, sqlx::Error> {
-        Sqlite::read(pool, bent(text), binds).await
+impl Hitch for Bends {
+    fn text(text: &'static str) -> &'static str {
+        match *BEND.read().unwrap_or_else(PoisonError::into_inner) {
+            Some((right, bent)) if right == text => bent,
+            Some(_) | None => text,
+        }
     }
 }
 
@@ -176,9 +130,11 @@ fn bends(text: &str) -> Vec<(String, String)> {
             continue;
         }
         let rest = lines.iter().enumerate().filter(|(other, _)| *other != at);
-        let rest = rest.map(|(other, line)| match other == at + 1 && opens_a_choice {
-            true => line.replacen("OR ", "", 1),
-            false => (*line).to_owned(),
+        let rest = rest.map(|(other, line)| match () {
+            () if other == at + 1 && opens_a_choice => line.replacen("OR ", "", 1),
+            // The clause was the last one of its statement.
+            () if other + 1 == at && clause.ends_with(';') => format!("{line};"),
+            () => (*line).to_owned(),
         });
         bends.push((clause.to_owned(), rest.collect::<Vec<_>>().join("\n")));
     }
@@ -216,12 +172,15 @@ fn survivors(names: &[&str], is_noticed: impl Fn() -> bool) -> Vec<String> {
 
 /// Whether the database understands the text: one that it refuses would prove nothing.
 fn is_understood(text: &str) -> bool {
-    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
     let mut understood = false;
     hapax_contract::run(async {
         let files = Files::default();
         let sql = files.set().await;
-        understood = sqlx::query(explain).fetch_all(sql.readers()).await.is_ok();
+        understood = true;
+        for statement in text.split(";\n") {
+            let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+            understood &= sqlx::query(explain).fetch_all(sql.readers()).await.is_ok();
+        }
     });
     understood
 }
@@ -231,7 +190,7 @@ const LIVES: u32 = 256;
 
 fn parts_from_the_pure_rule() -> bool {
     // A statement that the database refuses, or a record that cannot be read, is a parting too.
-    let searched = catch_unwind(|| oracle::search::<Bent>(LIVES, 0));
+    let searched = catch_unwind(|| oracle::search::<Sqlite, Bent>(LIVES, 0));
     !matches!(searched, Ok(Ok(())))
 }
 

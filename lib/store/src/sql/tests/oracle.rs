@@ -1,7 +1,9 @@
 //! The statements against the pure rule, on random lives of a dozen records.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
+    marker::PhantomData,
     sync::Arc,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -12,12 +14,9 @@ use proptest::{
     prelude::*,
     test_runner::{RngAlgorithm, TestError, TestRng, TestRunner},
 };
-use tempfile::TempDir;
 
-use crate::{
-    error::Error,
-    sql::{Dialect, Sql, Sqlite, SqliteStore, Tx},
-};
+use super::ground::{Ground, pass};
+use crate::sql::{Dialect, MySql, Postgres, Sql, Sqlite};
 use hapax_core::{
     Actor, BusinessKey, Effect, Epoch, Fence, Fingerprint, Id, Identity, Nonce, OperationName,
     Outcome, Prints, Record, Retention, Status, Tenant, Timestamp,
@@ -226,31 +225,20 @@ fn actor(name: &str) -> Actor {
 }
 
 /// A store whose clock stands still unless it is moved, so that both sides judge by one time.
-pub(super) struct Ground<D: Dialect> {
-    _dir: TempDir,
+pub(super) struct Site<G: Ground, D: Dialect> {
+    _outlives: Box<dyn Any + Send + Sync>,
     sql: Sql<D>,
+    ground: PhantomData<G>,
 }
 
-impl<D: Dialect<Db = sqlx::Sqlite>> Ground<D> {
+impl<G: Ground, D: Dialect<Db = <G as Dialect>::Db>> Site<G, D> {
     pub(super) async fn open() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let sqlite = SqliteStore::open(dir.path().join("hapax.db")).await.unwrap();
-        let sql = Sql::<D>::beside(&sqlite);
-        let ground = Self { _dir: dir, sql };
-        // What is compared is what the statements do, not whether it is flushed.
-        sqlx::query("PRAGMA synchronous = OFF").execute(&ground.sql.shared().writer).await.unwrap();
-        ground.pass(Duration::from_secs(1_000_000)).await;
-        ground
+        let (outlives, sql) = G::open().await;
+        Self { _outlives: outlives, sql: Sql::beside(&sql), ground: PhantomData }
     }
 
     async fn pass(&self, span: Duration) -> Timestamp {
-        let pass = async move |mut tx: Tx<D>| {
-            let pass =
-                "UPDATE hapax_clock SET latest = (SELECT now FROM hapax_now) + ?1 RETURNING latest";
-            let passed = sqlx::query_scalar(pass).bind(hapax_core::millis(span));
-            Ok::<i64, Error>(passed.fetch_one(&mut **tx).await?)
-        };
-        Timestamp::from_millis(self.sql.write("pass", pass).await.unwrap())
+        pass::<G, D>(&self.sql, span).await
     }
 }
 
@@ -281,17 +269,17 @@ impl Life {
     }
 }
 
-async fn play<D: Dialect<Db = sqlx::Sqlite>>(
-    ground: &Ground<D>,
+async fn play<G: Ground, D: Dialect<Db = <G as Dialect>::Db>>(
+    site: &Site<G, D>,
     acts: &[Act],
 ) -> Result<(), TestCaseError> {
-    let (life, sql) = (Life::new(), &ground.sql);
+    let (life, sql) = (Life::new(), &site.sql);
     let ids = life.ids();
     let mut oracle = Oracle::default();
-    let mut now = ground.pass(Duration::ZERO).await;
+    let mut now = site.pass(Duration::ZERO).await;
     for act in acts {
         match act {
-            Act::Pass(span) => now = ground.pass(ms(*span)).await,
+            Act::Pass(span) => now = site.pass(ms(*span)).await,
             Act::Purge => {
                 while sql.purge(1000).await.unwrap() > 0 {}
                 oracle.records.retain(|_, record| !record.is_reusable(now));
@@ -365,12 +353,12 @@ async fn read_pages<D: Dialect>(
 }
 
 /// Plays random lives until one parts from the pure rule; says how.
-pub(super) fn search<D: Dialect<Db = sqlx::Sqlite>>(
+pub(super) fn search<G: Ground, D: Dialect<Db = <G as Dialect>::Db>>(
     lives: u32,
     shrinking: u32,
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let ground = runtime.block_on(Ground::<D>::open());
+    let site = runtime.block_on(Site::<G, D>::open());
     let config = ProptestConfig {
         cases: lives,
         max_shrink_iters: shrinking,
@@ -380,7 +368,7 @@ pub(super) fn search<D: Dialect<Db = sqlx::Sqlite>>(
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let acts = prop::collection::vec(act(), 1..40);
-    runner.run(&acts, |acts| runtime.block_on(play(&ground, &acts))).map_err(
+    runner.run(&acts, |acts| runtime.block_on(play(&site, &acts))).map_err(
         |parting| match parting {
             TestError::Fail(why, acts) => format!("{why}\nin {acts:#?}"),
             TestError::Abort(why) => why.to_string(),
@@ -388,9 +376,20 @@ pub(super) fn search<D: Dialect<Db = sqlx::Sqlite>>(
     )
 }
 
-#[test]
-fn any_batch_does_what_the_pure_rule_does() {
-    if let Err(parting) = search::<Sqlite>(64, 1000) {
-        panic!("{parting}");
-    }
+/// One test for each engine.
+macro_rules! any_batch_does_what_the_pure_rule_does {
+    ($($name:ident: $engine:ty;)+) => {$(
+        #[test]
+        fn $name() {
+            if let Err(parting) = search::<$engine, $engine>(64, 0) {
+                panic!("{parting}");
+            }
+        }
+    )+};
+}
+
+any_batch_does_what_the_pure_rule_does! {
+    any_batch_does_what_the_pure_rule_does_on_sqlite: Sqlite;
+    any_batch_does_what_the_pure_rule_does_on_postgres: Postgres;
+    any_batch_does_what_the_pure_rule_does_on_mysql: MySql;
 }

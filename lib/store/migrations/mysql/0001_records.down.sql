@@ -1,0 +1,3 @@
+DROP TABLE IF EXISTS hapax_journal;
+DROP TABLE IF EXISTS hapax_records;
+DROP VIEW IF EXISTS hapax_now;

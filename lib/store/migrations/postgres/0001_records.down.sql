@@ -1,0 +1,3 @@
+DROP TABLE hapax_journal;
+DROP TABLE hapax_records;
+DROP VIEW hapax_now;

@@ -1,0 +1,1 @@
+DROP TABLE hapax_transitions;
