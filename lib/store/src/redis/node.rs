@@ -193,7 +193,11 @@ const READ_ONLY: ErrorKind = ErrorKind::Server(ServerErrorKind::ReadOnly);
 
 /// Nothing was sent.
 fn away(op: &'static str, cause: RedisError) -> Error {
-    Error::caused(Kind::Unavailable, op, cause)
+    let kind = match cause.kind() {
+        ErrorKind::AuthenticationFailed => Kind::Refused,
+        _ => Kind::Unavailable,
+    };
+    Error::caused(kind, op, cause)
 }
 
 /// What an error after sending means.

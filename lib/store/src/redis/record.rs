@@ -1,4 +1,4 @@
-//! Records as the scripts tell them: fields in the order of `FIELDS` in `scripts/prelude.lua`.
+//! Records as the scripts tell them: fields in the order of `FIELDS` in `scripts/record.lua`.
 
 use std::{sync::Arc, time::Duration, vec};
 

@@ -1,136 +1,34 @@
-//! A cluster of private servers, and what happens in one.
+//! What happens in a cluster: slots move, masters die.
 
-use std::time::Duration;
-
-use hapax_testkit::Redis;
+use hapax_testkit::RedisCluster;
 
 use crate::stage::{
-    self, complete, grant, hold, namespace, pass, record, send, try_claim, until, value,
+    LEASE, ask, claim, complete, grant, hold, namespace, record, tell, try_claim, until, value,
 };
 use hapax_core::{
-    Id, State,
-    store::{Answer, Scan, Store},
+    State,
+    store::{Answer, Claim, Scan, Step, Store},
 };
 use hapax_store::redis::RedisStore;
 
-const MASTERS: usize = 3;
-
-/// Three masters, each with as many replicas as were asked for.
-pub(crate) struct Cluster {
-    nodes: Vec<Redis>,
-}
-
-impl Cluster {
-    pub(crate) async fn start(replicas: usize) -> Self {
-        let settings = [
-            ("appendfsync", "no"),
-            ("cluster-enabled", "yes"),
-            ("cluster-node-timeout", "1000"),
-            ("cluster-replica-validity-factor", "0"),
-            ("repl-diskless-sync-delay", "0"),
-        ];
-        let mut nodes = Vec::new();
-        for _ in 0..MASTERS * (1 + replicas) {
-            nodes.push(Redis::with(&settings).await.unwrap());
-        }
-        let cluster = Self { nodes };
-        cluster.join().await;
-        cluster
-    }
-
-    async fn join(&self) {
-        let share = 16_384 / MASTERS;
-        for (at, node) in self.nodes.iter().enumerate() {
-            let () = send(&node.url(), &format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)).await;
-            let port = self.nodes[0].port();
-            let () = send(&node.url(), &format!("CLUSTER MEET 127.0.0.1 {port}")).await;
-            if at < MASTERS {
-                let last = if at + 1 == MASTERS { 16_383 } else { (at + 1) * share - 1 };
-                let range = format!("CLUSTER ADDSLOTSRANGE {} {last}", at * share);
-                let () = send(&node.url(), &range).await;
-            }
-        }
-        let count = format!("cluster_known_nodes:{}", self.nodes.len());
-        self.until_all_say(&[&count]).await;
-        for (at, node) in self.nodes.iter().enumerate().skip(MASTERS) {
-            let master: String = send(&self.nodes[at % MASTERS].url(), "CLUSTER MYID").await;
-            until("a replica knows its master", async || {
-                let known: String = send(&node.url(), "CLUSTER NODES").await;
-                known.contains(&master)
-            })
-            .await;
-            let () = send(&node.url(), &format!("CLUSTER REPLICATE {master}")).await;
-            until("a replica follows", async || {
-                let info: String = send(&node.url(), "INFO replication").await;
-                info.contains("master_link_status:up")
-            })
-            .await;
-        }
-        self.until_all_say(&["cluster_state:ok", &count]).await;
-    }
-
-    async fn until_all_say(&self, words: &[&str]) {
-        for node in &self.nodes {
-            until("the nodes agree", async || {
-                let info: String = send(&node.url(), "CLUSTER INFO").await;
-                words.iter().all(|word| info.contains(word))
-            })
-            .await;
-        }
-    }
-
-    /// One of its servers.
-    pub(crate) fn url(&self) -> String {
-        self.nodes[0].url()
-    }
-
-    pub(crate) async fn store(&self) -> RedisStore {
-        self.store_in(&namespace()).await
-    }
-
-    pub(crate) async fn store_in(&self, namespace: &str) -> RedisStore {
-        let opening = RedisStore::at(&self.url()).namespace(namespace).accept_no_replica_quorum();
-        opening.open().await.unwrap()
-    }
-
-    /// Gives a slot of one master to another, key by key or all at once.
-    async fn move_slot(&self, slot: u16, from: usize, to: usize, moving: &mut impl AsyncFnMut()) {
-        let (from, to) = (&self.nodes[from], &self.nodes[to]);
-        let giver: String = send(&from.url(), "CLUSTER MYID").await;
-        let taker: String = send(&to.url(), "CLUSTER MYID").await;
-        let () = send(&to.url(), &format!("CLUSTER SETSLOT {slot} IMPORTING {giver}")).await;
-        let () = send(&from.url(), &format!("CLUSTER SETSLOT {slot} MIGRATING {taker}")).await;
-        moving().await;
-        loop {
-            let keys: Vec<String> =
-                send(&from.url(), &format!("CLUSTER GETKEYSINSLOT {slot} 1")).await;
-            let Some(key) = keys.first() else { break };
-            let port = to.port();
-            let () = send(&from.url(), &format!("MIGRATE 127.0.0.1 {port} {key} 0 5000")).await;
-            moving().await;
-        }
-        for node in [to, from] {
-            let () = send(&node.url(), &format!("CLUSTER SETSLOT {slot} NODE {taker}")).await;
-        }
-    }
-
-    async fn slot(&self, id: Id) -> u16 {
-        send(&self.url(), &format!("CLUSTER KEYSLOT {}", id.hex())).await
-    }
+/// A store on a cluster, begun from its first two nodes.
+async fn store_on(cluster: &RedisCluster) -> RedisStore {
+    let seeds = cluster.urls().into_iter().take(2).collect::<Vec<_>>().join(", ");
+    let opening = RedisStore::at(&seeds).namespace(&namespace()).accept_no_replica_quorum();
+    opening.open().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_of_all_masters_are_one_store() {
-    let cluster = Cluster::start(0).await;
-    let store = cluster.store().await;
+    let cluster = RedisCluster::start().await.unwrap();
+    let store = store_on(&cluster).await;
     let mut ids = Vec::new();
     for serial in 0..60_u8 {
-        ids.push(hold(&store, &stage::claim(&serial.to_string(), 1)).await.id);
+        ids.push(hold(&store, &claim(&serial.to_string(), 1)).await.id);
     }
     ids.sort();
-    for node in &cluster.nodes {
-        let keys: u32 = send(&node.url(), "DBSIZE").await;
-        assert!(keys > 0, "each master has some of them");
+    for node in &cluster.nodes()[..3] {
+        assert_ne!(tell(node, "DBSIZE").await, "0", "each master has some of them");
     }
     let mut scan = Scan { operation: None, status: None, after: None, limit: 7 };
     let mut found = Vec::new();
@@ -147,36 +45,41 @@ async fn records_of_all_masters_are_one_store() {
     assert!(found.iter().all(|found| found.as_ref().is_ok_and(|found| found.record.is_some())));
 }
 
-/// While a slot is on the way every step on it is taken, once: by its old owner, or by its new
-/// one after ASK, or after MOVED.
+/// Between the first word of a move and the last, a slot is half here and half there: each step
+/// is taken all the same, and once.
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_are_taken_while_their_slot_moves() {
-    let cluster = Cluster::start(0).await;
-    let store = cluster.store().await;
-    // Records of one slot: keys that share a tag are not ours to make, so the slot is the one
-    // that the first of them has, and what else is claimed meanwhile is elsewhere.
-    let old = hold(&store, &stage::claim("old", 1)).await;
-    let slot = cluster.slot(old.id).await;
-    let from = usize::from(slot) / (16_384 / MASTERS);
-    let from = std::cmp::min(from, MASTERS - 1);
-    let to = (from + 1) % MASTERS;
-    let fresh = twin(&cluster, slot).await;
-    let mut fence = None;
-    let mut rounds = 0;
-    cluster
-        .move_slot(slot, from, to, &mut async || {
-            rounds += 1;
-            let renewed = hapax_core::store::Step::Renew { fence: old, lease: stage::LEASE };
-            let answer = stage::ask(&store, renewed).await;
-            assert!(matches!(answer, Answer::Applied { .. }), "{answer:?}");
-            // A key that is nowhere is the importer's.
-            let grant = grant(&store, &fresh).await;
-            assert!(fence.is_none_or(|fence| fence == grant.epoch), "granted once");
-            fence = Some(grant.epoch);
-        })
-        .await;
-    assert!(rounds >= 2, "before the move and after each key");
-    let answer = stage::ask(&store, complete(old, "done")).await;
+    let cluster = RedisCluster::start().await.unwrap();
+    let store = store_on(&cluster).await;
+    let old = hold(&store, &claim("old", 1)).await;
+    let tag = old.id.hex();
+    let slot = tell(&cluster.nodes()[0], &format!("CLUSTER KEYSLOT {tag}")).await;
+    let from = cluster.master_of(&tag).await.unwrap();
+    let (giver, taker) = (&cluster.nodes()[from], &cluster.nodes()[(from + 1) % 3]);
+    let (giver_id, taker_id) =
+        (tell(giver, "CLUSTER MYID").await, tell(taker, "CLUSTER MYID").await);
+
+    tell(taker, &format!("CLUSTER SETSLOT {slot} IMPORTING {giver_id}")).await;
+    tell(giver, &format!("CLUSTER SETSLOT {slot} MIGRATING {taker_id}")).await;
+    let renew = async || {
+        let answer = ask(&store, Step::Renew { fence: old, lease: LEASE }).await;
+        assert!(matches!(answer, Answer::Applied { .. }), "{answer:?}");
+    };
+    renew().await;
+    // A key that is nowhere yet is the taker's.
+    let fresh = twin(&cluster, &slot).await;
+    let granted = grant(&store, &fresh).await;
+    assert_eq!(grant(&store, &fresh).await.epoch, granted.epoch, "granted once");
+    assert_eq!(tell(taker, &format!("CLUSTER COUNTKEYSINSLOT {slot}")).await, "1");
+
+    let keys = tell(giver, &format!("CLUSTER GETKEYSINSLOT {slot} 9")).await;
+    let port = taker.port();
+    tell(giver, &format!("MIGRATE 127.0.0.1 {port} {keys} 0 5000")).await;
+    renew().await;
+    for node in [taker, giver] {
+        tell(node, &format!("CLUSTER SETSLOT {slot} NODE {taker_id}")).await;
+    }
+    let answer = ask(&store, complete(old, "done")).await;
     assert!(matches!(answer, Answer::Applied { .. }), "{answer:?}");
     assert_eq!(record(&store, old.id).await.outcome, Some(value("done")));
     assert_eq!(record(&store, fresh.id).await.state, State::Claimed);
@@ -184,49 +87,98 @@ async fn steps_are_taken_while_their_slot_moves() {
 }
 
 /// A claim whose record will live in `slot`.
-async fn twin(cluster: &Cluster, slot: u16) -> hapax_core::store::Claim {
-    let mut admin = stage::admin(&cluster.url()).await;
-    for serial in 0..200_000_u32 {
-        let claim = stage::claim(&format!("twin {serial}"), 1);
-        let of: u16 = redis::cmd("CLUSTER")
-            .arg("KEYSLOT")
-            .arg(claim.id.hex())
-            .query_async(&mut admin)
-            .await
-            .unwrap();
-        if of == slot {
+async fn twin(cluster: &RedisCluster, slot: &str) -> Claim {
+    let client = redis::Client::open(cluster.nodes()[0].url()).unwrap();
+    let mut line = client.get_multiplexed_async_connection().await.unwrap();
+    for serial in 0..1000_u32 {
+        let claims: Vec<_> =
+            (0..500).map(|part| claim(&format!("twin {serial} {part}"), 1)).collect();
+        let mut asked = redis::pipe();
+        for claim in &claims {
+            asked.cmd("CLUSTER").arg("KEYSLOT").arg(claim.id.hex());
+        }
+        let slots: Vec<u16> = asked.query_async(&mut line).await.unwrap();
+        let found = claims.into_iter().zip(slots).find(|(_, of)| of.to_string() == slot);
+        if let Some((claim, _)) = found {
             return claim;
         }
     }
     panic!("no key has slot {slot}");
 }
 
+/// Slots move to and fro under a stream of claims and completions: all are taken, each once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_steps_goes_on_while_slots_move() {
+    let cluster = RedisCluster::start().await.unwrap();
+    let store = store_on(&cluster).await;
+    let claims: Vec<_> = (0..12_u8).map(|serial| claim(&serial.to_string(), 1)).collect();
+    let mut fences = Vec::new();
+    for claim in &claims {
+        fences.push(hold(&store, claim).await);
+    }
+    for (fence, claim) in fences.into_iter().zip(claims) {
+        let tag = fence.id.hex();
+        let from = cluster.master_of(&tag).await.unwrap();
+        let renewals = async {
+            for _ in 0..40 {
+                let answer = ask(&store, Step::Renew { fence, lease: LEASE }).await;
+                assert!(matches!(answer, Answer::Applied { .. }), "{answer:?}");
+            }
+        };
+        let (moved, ()) = tokio::join!(cluster.move_slot_of(&tag, (from + 1) % 3), renewals);
+        moved.unwrap();
+        assert_eq!(grant(&store, &claim).await.epoch, fence.epoch, "the same attempt");
+    }
+}
+
 /// When a master dies its slots are refused, and taken again when a replica has its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fail_over_is_followed() {
-    let cluster = Cluster::start(1).await;
-    let store = cluster.store().await;
+    let cluster = RedisCluster::start().await.unwrap();
+    let store = store_on(&cluster).await;
     let mut fences = Vec::new();
     for serial in 0..12_u8 {
-        fences.push(hold(&store, &stage::claim(&serial.to_string(), 1)).await);
+        fences.push(hold(&store, &claim(&serial.to_string(), 1)).await);
     }
-    pass(Duration::from_millis(300)).await;
-    cluster.nodes[1].kill().await.unwrap();
+    cluster.settle().await.unwrap();
+    tell(&cluster.nodes()[1], "WAIT 1 5000").await;
+    cluster.nodes()[1].kill().await.unwrap();
     let mut refused = 0;
     for fence in fences {
-        until("the step is taken", async || {
-            match stage::ask(&store, complete(fence, "done")).await {
-                Answer::Applied { .. } => true,
-                Answer::Away(_) | Answer::Unsure(_) => {
-                    refused += 1;
-                    false
-                }
-                answer => panic!("its record was replicated: {answer:?}"),
+        until("the step is taken", async || match ask(&store, complete(fence, "done")).await {
+            Answer::Applied { .. } => true,
+            Answer::Away(_) | Answer::Unsure(_) => {
+                refused += 1;
+                false
             }
+            answer => panic!("its record was replicated: {answer:?}"),
         })
         .await;
     }
     assert!(refused > 0, "the dead master had some of them");
-    let answer = try_claim(&store, &stage::claim("0", 2)).await;
+    let answer = try_claim(&store, &claim("0", 2)).await;
     assert!(matches!(answer, Answer::Found(_)), "{answer:?}");
+}
+
+/// A hand-over in good order loses nothing; a master that has become a replica sends us on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_loses_nothing() {
+    let cluster = RedisCluster::start().await.unwrap();
+    let store = store_on(&cluster).await;
+    let mut fences = Vec::new();
+    for serial in 0..12_u8 {
+        fences.push(hold(&store, &claim(&serial.to_string(), 1)).await);
+    }
+    cluster.settle().await.unwrap();
+    for replica in 3..6 {
+        cluster.hand_over_to(replica).await.unwrap();
+    }
+    for fence in fences {
+        until("the step is taken", async || match ask(&store, complete(fence, "done")).await {
+            Answer::Applied { .. } => true,
+            Answer::Away(_) => false,
+            answer => panic!("it is neither lost nor in doubt: {answer:?}"),
+        })
+        .await;
+    }
 }

@@ -4,26 +4,20 @@
 //! What waits really waits here, so random lives are few; many more are played on a clock that
 //! can be moved, and against the pure rule (`redis::tests` in the crate).
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use hapax_testkit::Redis;
+use hapax_testkit::{Redis, redis_cluster, shared::SharedCluster};
 
-use crate::{
-    cluster::Cluster,
-    stage::{self, namespace},
-};
-use hapax_contract::{Alternate, BoxFuture, CASES, Subject, locks::Place};
+use crate::stage::{self, namespace};
+use hapax_contract::{Alternate, BoxFuture, Subject, locks::Place};
 use hapax_core::{lock::Locks, store::Store};
 use hapax_store::redis::RedisStore;
 
 /// Long against what a case does on a loaded machine.
 const BEAT: Duration = Duration::from_millis(120);
+const CLUSTER_BEAT: Duration = Duration::from_millis(250);
 /// Random lives of one test; each waits for some seconds.
-const LIVES: u32 = 3;
+const LIVES: u32 = 2;
 
 /// How a store on trial is reached.
 #[derive(Clone, Copy)]
@@ -34,7 +28,7 @@ enum Door {
 
 enum Servers {
     One(Redis),
-    Cluster(Cluster),
+    Cluster(SharedCluster),
 }
 
 struct Trial {
@@ -50,12 +44,21 @@ impl Trial {
         Self { door, servers, beat: BEAT }
     }
 
+    /// On the cluster of the run, whose disks are waited for.
+    fn on_the_cluster(door: Door) -> Self {
+        let servers = Servers::Cluster(block_on(redis_cluster()).unwrap());
+        Self { door, servers, beat: CLUSTER_BEAT }
+    }
+
     async fn store(&self, namespace: &str) -> RedisStore {
         match &self.servers {
             Servers::One(server) => {
                 RedisStore::at(&server.url()).namespace(namespace).open().await.unwrap()
             }
-            Servers::Cluster(cluster) => cluster.store_in(namespace).await,
+            Servers::Cluster(cluster) => {
+                let opening = RedisStore::at(&cluster.urls().join(",")).namespace(namespace);
+                opening.accept_no_replica_quorum().open().await.unwrap()
+            }
         }
     }
 
@@ -64,9 +67,7 @@ impl Trial {
         let store = Arc::new(self.store(&namespace).await);
         match self.door {
             Door::One => store,
-            Door::Two => {
-                Arc::new(Alternate::new([store, Arc::new(self.store(&namespace).await)]))
-            }
+            Door::Two => Arc::new(Alternate::new([store, Arc::new(self.store(&namespace).await)])),
         }
     }
 }
@@ -120,75 +121,20 @@ mod locks {
     hapax_contract::locks_suite!(Trial::by(Door::One));
 }
 
-/// Cases of the contract that are tried at once on one cluster: most of them wait.
-const LANES: usize = 6;
-/// Six cases at once want a longer beat.
-const CLUSTER_BEAT: Duration = Duration::from_millis(250);
+mod cluster_by_one_door {
+    use super::{Door, LIVES, Trial};
 
-/// Tries every case, and some random lives, on one cluster.
-fn holds_on_a_cluster(door: Door) {
-    let servers = Servers::Cluster(block_on(Cluster::start(0)));
-    let trial = Trial { door, servers, beat: CLUSTER_BEAT };
-    let (queue, failed) = (Mutex::new(CASES.iter()), Mutex::new(Vec::new()));
-    let lane = || {
-        loop {
-            let Some(case) = queue.lock().unwrap().next() else { break };
-            if catch_unwind(AssertUnwindSafe(|| case.run(&trial))).is_err() {
-                failed.lock().unwrap().push(case.name);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..LANES {
-            scope.spawn(lane);
-        }
-    });
-    assert_eq!(failed.into_inner().unwrap(), [""; 0]);
+    hapax_contract::suite!(Trial::on_the_cluster(Door::One), LIVES);
 }
 
-#[test]
-fn the_contract_holds_on_a_cluster() {
-    holds_on_a_cluster(Door::One);
+mod cluster_by_two_doors {
+    use super::{Door, LIVES, Trial};
+
+    hapax_contract::suite!(Trial::on_the_cluster(Door::Two), LIVES);
 }
 
-#[test]
-fn the_contract_holds_on_a_cluster_by_two_doors() {
-    holds_on_a_cluster(Door::Two);
-}
+mod locks_on_the_cluster {
+    use super::{Door, Trial};
 
-#[test]
-fn random_lives_on_a_cluster_match_the_reference() {
-    let servers = Servers::Cluster(block_on(Cluster::start(0)));
-    let trial = Trial { door: Door::Two, servers, beat: BEAT };
-    hapax_contract::oracle::search(&trial, LIVES).unwrap();
-    hapax_contract::oracle::search_losses(&trial, LIVES).unwrap();
-}
-
-#[test]
-fn the_contract_of_locks_holds_on_a_cluster() {
-    let servers = Servers::Cluster(block_on(Cluster::start(0)));
-    let trial = Trial { door: Door::One, servers, beat: BEAT };
-    macro_rules! hold {
-        ($($case:ident)+) => {$(
-            hapax_contract::run(hapax_contract::locks::$case(&trial));
-        )+};
-    }
-    hold! {
-        a_free_lock_is_gained
-        a_held_lock_is_taken
-        another_name_is_another_lock
-        the_same_owner_gains_again_under_the_same_fence
-        a_lock_is_free_after_its_lease
-        a_lock_is_free_after_its_release
-        a_fence_rises_with_every_holder
-        a_renewal_counts_from_now
-        a_renewal_may_shorten_the_lease
-        a_lease_that_is_over_is_not_renewed
-        a_foreign_renewal_changes_nothing
-        a_foreign_release_changes_nothing
-        a_repeated_release_changes_nothing
-        owners_at_once_give_one_holder
-        a_dropped_call_abandons_only_the_answer
-        a_hint_is_only_a_hint
-    }
+    hapax_contract::locks_suite!(Trial::on_the_cluster(Door::One));
 }

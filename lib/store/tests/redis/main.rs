@@ -1,6 +1,8 @@
 //! The store on real servers: what it keeps, what it costs, and what it says when they fail.
 
 #![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
@@ -8,6 +10,12 @@
     reason = "what the tests share fails as a test does"
 )]
 
+mod away;
 mod cluster;
 mod contract;
+mod cost;
+mod keys;
+mod locks;
+mod lost;
+mod setup;
 mod stage;

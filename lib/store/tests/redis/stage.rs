@@ -10,12 +10,11 @@ use std::{
 
 use bytes::Bytes;
 use hapax_testkit::Redis;
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 
 use hapax_core::{
     Actor, BusinessKey, Clock, Effect, Fence, Fingerprint, Grant, Id, Identity, Nonce,
     OperationName, Outcome, Record, Retention, SystemClock, Tenant,
-    store::{Answer, Claim, Found, Step, Store},
+    store::{Answer, Claim, FaultKind, Found, Step, Store},
 };
 use hapax_store::redis::RedisStore;
 
@@ -42,18 +41,9 @@ pub(crate) fn namespace() -> String {
     format!("store{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed))
 }
 
-/// An administrator's connection.
-pub(crate) async fn admin(url: &str) -> MultiplexedConnection {
-    let client = redis::Client::open(url).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
-}
-
-/// Sends one command, as words.
-pub(crate) async fn send<T: FromRedisValue>(url: &str, words: &str) -> T {
-    let mut words = words.split(' ');
-    let mut command = redis::cmd(words.next().unwrap());
-    words.for_each(|word| drop(command.arg(word)));
-    command.query_async(&mut admin(url).await).await.unwrap()
+/// Sends one command to a server, as words.
+pub(crate) async fn tell(server: &Redis, words: &str) -> String {
+    server.ask(&words.split(' ').collect::<Vec<_>>()).await.unwrap()
 }
 
 pub(crate) async fn pass(span: Duration) {
@@ -131,6 +121,22 @@ pub(crate) async fn look(store: &RedisStore, id: Id) -> Found {
 
 pub(crate) async fn record(store: &RedisStore, id: Id) -> Record {
     Arc::unwrap_or_clone(look(store, id).await.record.expect("a record"))
+}
+
+/// The words of an answer that is no answer: what kind of fault, and why.
+pub(crate) fn fault(answer: &Answer) -> (&'static str, FaultKind, String) {
+    let (word, fault) = match answer {
+        Answer::Away(fault) => ("away", fault),
+        Answer::Unsure(fault) => ("unsure", fault),
+        answer => panic!("it was answered: {answer:?}"),
+    };
+    (word, fault.kind(), chain(fault))
+}
+
+/// An error and all its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// The key under which a store of the default namespace keeps a record.

@@ -1,9 +1,7 @@
 -- Takes the work if nobody has it, or if its holder is dead and the terms allow it.
 
-local key, now = KEYS[1], clock()
 local nonce, prints, lease, class, retake_after, window, attempts_max, caller, identity =
   unpack(ARGV)
-local record = read(key, FIELDS)
 
 -- Whether a print of one is a print of the other.
 local function shares_a_print(mine, theirs)
@@ -70,30 +68,32 @@ local function may_retake(terms)
 end
 
 -- Makes the caller the holder of an attempt.
-local function hold(terms, epoch, attempt, since, point, event)
-  redis.call('HSET', key, 'state', CLAIMED, 'epoch', epoch, 'nonce', nonce,
-    'lease_until', plus(now, lease), 'attempts', attempt, 'caller', caller,
-    'class', terms.class)
-  if terms.retake_after then redis.call('HSET', key, 'retake_after', terms.retake_after) end
-  if terms.retake_until then redis.call('HSET', key, 'retake_until', terms.retake_until) end
-  tell(key, now, epoch, event, caller, '')
+local function hold(fields, terms, epoch, attempt, since, point, event)
+  add(fields, 'state', CLAIMED, 'epoch', epoch, 'nonce', nonce, 'attempts', attempt,
+    'lease_until', plus(now, lease), 'caller', caller, 'class', terms.class)
+  if terms.retake_after then add(fields, 'retake_after', terms.retake_after) end
+  if terms.retake_until then add(fields, 'retake_until', terms.retake_until) end
+  tell(fields, epoch, event, caller, '')
+  write(fields)
   return { 'granted', now, epoch, attempt, since, terms.class, point }
 end
 
 if may_begin() then
   if record.state then
-    redis.call('HDEL', key, unpack(FIELDS))
+    -- All but the journal.
+    redis.call('HDEL', key, unpack(FIELDS, 1, #FIELDS - 1))
     redis.call('PERSIST', key)
   end
-  redis.call('HSET', key, 'identity', identity, 'prints', prints, 'created_at', now,
-    'format', FORMAT)
-  return hold(terms_of_claim(now), epoch_after(record.epoch, now), '1', now, false, 'claimed')
+  local fields =
+    { 'identity', identity, 'prints', prints, 'created_at', now, 'format', FORMAT }
+  local epoch = epoch_after(record.epoch, now)
+  return hold(fields, terms_of_claim(now), epoch, '1', now, false, 'claimed')
 end
 
 local terms = stricter_terms()
 if may_retake(terms) then
   local attempt = string.format('%d', record.attempts + 1)
   local epoch = epoch_after(record.epoch, now)
-  return hold(terms, epoch, attempt, record.created_at, record.checkpoint, 'retaken')
+  return hold({}, terms, epoch, attempt, record.created_at, record.checkpoint, 'retaken')
 end
-return found(key, now)
+return found()

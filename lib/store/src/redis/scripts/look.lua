@@ -1,3 +1,3 @@
 -- The record and the time, seen at one moment.
 
-return found(KEYS[1], clock())
+return found()

@@ -15,15 +15,6 @@ local CLOCK_SLACK = '60000'
 -- Lines that a journal keeps; the oldest go first.
 local LINES_MAX = 1000
 
--- All of a record, in the order in which its reader takes it.
-local FIELDS = {
-  'identity', 'class', 'retake_after', 'retake_until', 'state', 'epoch', 'nonce', 'prints',
-  'lease_until', 'expires_at', 'reuse_at', 'checkpoint', 'outcome', 'attempts', 'caller',
-  'created_at', 'completed_at', 'format',
-}
--- What the steps of a holder or of a judge depend on.
-local STANDING = { 'state', 'epoch', 'nonce', 'lease_until', 'retake_after', 'caller' }
-
 -- The server's time in milliseconds.
 local function clock()
   local time = redis.call('TIME')
@@ -65,10 +56,10 @@ local function epoch_after(previous, now)
   return later(plus(previous, '1'), now)
 end
 
--- Fields of a hash by their names; one that is missing is false.
+-- Fields of a hash by their names, and in their order; one that is missing is false.
 local function read(key, fields)
-  local found = {}
   local values = redis.call('HMGET', key, unpack(fields))
+  local found = { values = values }
   for place, field in ipairs(fields) do found[field] = values[place] end
   return found
 end

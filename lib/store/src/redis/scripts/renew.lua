@@ -1,14 +1,12 @@
 -- Makes the lease end so long from now.
 
-local key, now = KEYS[1], clock()
 local epoch, nonce, lease = unpack(ARGV)
-local record = read(key, STANDING)
 
 local function may_renew()
-  return is_owned(record, epoch, nonce)
+  return is_owned(epoch, nonce)
     and record.state == CLAIMED
 end
 
-if not may_renew() then return found(key, now) end
-redis.call('HSET', key, 'lease_until', plus(now, lease))
-return applied(epoch, now)
+if not may_renew() then return found() end
+write({ 'lease_until', plus(now, lease) })
+return applied(epoch)

@@ -1,8 +1,6 @@
 -- A verifier or a person decides what an unresolved attempt did.
 
-local key, now = KEYS[1], clock()
 local seen, nonce, by, note, ruling, outcome, keep, grace_or_memory = unpack(ARGV)
-local record = read(key, STANDING)
 
 -- The very ruling that is repeated because its answer was lost.
 local function is_settled()
@@ -13,18 +11,19 @@ end
 -- Only an attempt that is surely over may be judged: its lease and its quiet time have passed.
 local function may_settle()
   return record.epoch == seen
-    and is_unresolved(record)
+    and is_unresolved()
     and has_come(plus(record.lease_until, record.retake_after or '0'), now)
     and not is_settled()
 end
 
-if not may_settle() then return found(key, now) end
+if not may_settle() then return found() end
 local epoch = epoch_after(record.epoch, now)
-redis.call('HSET', key, 'epoch', epoch, 'nonce', nonce)
+local fields = { 'epoch', epoch, 'nonce', nonce }
 if ruling == 'completed' then
-  close(key, now, epoch, outcome, keep, grace_or_memory)
+  close(fields, epoch, outcome, keep, grace_or_memory)
 else
-  open(key, now, epoch, grace_or_memory)
+  open(fields, epoch, grace_or_memory)
 end
-tell(key, now, epoch, 'settled', by, note)
-return applied(epoch, now)
+tell(fields, epoch, 'settled', by, note)
+write(fields)
+return applied(epoch)
