@@ -12,7 +12,6 @@ const VERSION_MIN: (u32, u32) = (7, 0);
 
 /// What the caller accepts knowingly.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a consent of its own")]
 pub(super) struct Accepted {
     pub(super) eviction: bool,
     pub(super) no_persistence: bool,

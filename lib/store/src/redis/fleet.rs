@@ -300,7 +300,8 @@ fn place(address: &str, namer: &ConnectionAddr) -> Option<ConnectionAddr> {
                 tls_params: tls_params.clone(),
             })
         }
-        _ => None,
+        // A socket in the file system leads to no other server.
+        ConnectionAddr::Unix(_) | _ => None,
     }
 }
 

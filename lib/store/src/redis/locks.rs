@@ -95,7 +95,7 @@ impl Ears {
         };
         // What is cut off is a wait for hints, which may be lost.
         let listening = async move {
-            drop(select(pin!(listening), pin!(end.cancelled())).await);
+            select(pin!(listening), pin!(end.cancelled())).await;
         };
         fleet.tasks.spawn_on(listening, &fleet.runtime);
     }
@@ -192,10 +192,10 @@ impl Locks for RedisStore {
                 call.arg(&name.as_bytes()[..]);
             };
             let told = store.ask_lock(name, &shared.scripts.lock_release, args).await?;
-            let was_ours = match told {
-                Value::Int(changed) => changed == 1,
-                _ => return Err(Error::new(Kind::Corrupt, "read the answer of a script")),
+            let Value::Int(changed) = told else {
+                return Err(Error::new(Kind::Corrupt, "read the answer of a script"));
             };
+            let was_ours = changed == 1;
             if was_ours {
                 let [first, ..] = name.as_bytes();
                 shared.ears.bell(*first).send_replace(());
@@ -207,8 +207,10 @@ impl Locks for RedisStore {
     /// The first call begins to listen to what other processes release.
     fn freed(&self, name: LockName) -> BoxFuture<'static, ()> {
         let shared = self.shared();
-        shared.ears.listen(&shared.fleet);
         let [first, ..] = name.as_bytes();
-        next(shared.ears.bell(*first))
+        // Waits from before it listens: whoever begins to listen rings once.
+        let rung = next(shared.ears.bell(*first));
+        shared.ears.listen(&shared.fleet);
+        rung
     }
 }

@@ -193,10 +193,8 @@ const READ_ONLY: ErrorKind = ErrorKind::Server(ServerErrorKind::ReadOnly);
 
 /// Nothing was sent.
 fn away(op: &'static str, cause: RedisError) -> Error {
-    let kind = match cause.kind() {
-        ErrorKind::AuthenticationFailed => Kind::Refused,
-        _ => Kind::Unavailable,
-    };
+    let is_refused = cause.kind() == ErrorKind::AuthenticationFailed;
+    let kind = if is_refused { Kind::Refused } else { Kind::Unavailable };
     Error::caused(kind, op, cause)
 }
 

@@ -23,10 +23,8 @@ pub(super) struct Told(vec::IntoIter<Value>);
 
 impl Told {
     pub(super) fn new(answer: Value) -> Result<Self, Invalid> {
-        match answer {
-            Value::Array(values) => Ok(Self(values.into_iter())),
-            _ => Err(torn()),
-        }
+        let Value::Array(values) = answer else { return Err(torn()) };
+        Ok(Self(values.into_iter()))
     }
 
     pub(super) fn maybe_bytes(&mut self) -> Result<Option<Bytes>, Invalid> {
@@ -45,9 +43,12 @@ impl Told {
         text(&self.bytes()?)
     }
 
+    /// A number; an empty field is none.
     fn maybe_number(&mut self) -> Result<Option<i64>, Invalid> {
-        let Some(bytes) = self.maybe_bytes()? else { return Ok(None) };
-        number(&text(&bytes)?).map(Some)
+        match self.maybe_bytes()?.as_deref() {
+            Some([]) | None => Ok(None),
+            Some(bytes) => number(&text(bytes)?).map(Some),
+        }
     }
 
     fn number(&mut self) -> Result<i64, Invalid> {
@@ -128,9 +129,9 @@ impl Told {
 
     /// The lines of a journal; all that is left.
     pub(super) fn lines(self) -> Result<Vec<Entry>, Invalid> {
-        let lines = self.0.map(|line| match line {
-            Value::BulkString(line) => read_line(&text(&line)?),
-            _ => Err(torn()),
+        let lines = self.0.map(|line| {
+            let Value::BulkString(line) = line else { return Err(torn()) };
+            read_line(&text(&line)?)
         });
         lines.collect()
     }

@@ -48,8 +48,9 @@ async fn releases_are_heard_again_after_the_server_came_back() {
     let (server, store) = stage::store().await;
     let other = RedisStore::open(&server.url()).await.unwrap();
     assert!(is_told(other.freed(name("1"))).await);
+    let again = other.freed(name("1"));
     server.restart().await.unwrap();
-    assert!(is_told(other.freed(name("1"))).await, "whoever listens again looks again");
+    assert!(is_told(again).await, "whoever listens again looks again");
     until("the lock is gained", async || {
         matches!(store.acquire(name("1"), nonce(1), LEASE).await, Ok(Hold::Mine { .. }))
     })

@@ -1,8 +1,6 @@
 //! The store on real servers: what it keeps, what it costs, and what it says when they fail.
 
 #![expect(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,

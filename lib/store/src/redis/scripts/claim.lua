@@ -2,6 +2,7 @@
 
 local nonce, prints, lease, class, retake_after, window, attempts_max, caller, identity =
   unpack(ARGV)
+local record = redis.call('EXISTS', key) == 1 and read(key, FIELDS) or {}
 
 -- Whether a print of one is a print of the other.
 local function shares_a_print(mine, theirs)
@@ -34,26 +35,21 @@ local function may_begin()
     or is_open()
 end
 
--- The terms of the claim, if its first attempt began at `since`.
-local function terms_of_claim(since)
-  return {
-    class = class,
-    retake_after = retake_after ~= '' and retake_after,
-    retake_until = window ~= '' and plus(since, window),
-  }
+-- The end of take-overs by the terms of the claim, if its first attempt began at `since`.
+local function claimed_until(since)
+  return is_there(window) and plus(since, window) or ''
 end
 
 -- The stricter of the terms of the record and of the claim, in every respect.
 local function stricter_terms()
-  local claimed = terms_of_claim(record.created_at)
-  local both = record.retake_after and claimed.retake_after
+  local mine, other = record.retake_until, claimed_until(record.created_at)
+  if not is_there(mine) then mine = other end
+  if not is_there(other) then other = mine end
+  local both = is_there(record.retake_after) and is_there(retake_after)
   return {
-    class = later(record.class, claimed.class),
-    retake_after = both and later(record.retake_after, claimed.retake_after),
-    retake_until = sooner(
-      record.retake_until or claimed.retake_until,
-      claimed.retake_until or record.retake_until
-    ),
+    class = later(record.class, class),
+    retake_after = both and later(record.retake_after, retake_after) or '',
+    retake_until = sooner(mine, other),
   }
 end
 
@@ -61,21 +57,23 @@ local function may_retake(terms)
   return record.state ~= COMPLETED
     and record.nonce ~= nonce
     and asks_the_same()
-    and terms.retake_after
+    and is_there(terms.retake_after)
     and not has_come(terms.retake_until, now)
     and tonumber(record.attempts) < tonumber(attempts_max)
     and has_come(plus(record.lease_until, terms.retake_after), now)
 end
 
--- Makes the caller the holder of an attempt.
-local function hold(fields, terms, epoch, attempt, since, point, event)
-  add(fields, 'state', CLAIMED, 'epoch', epoch, 'nonce', nonce, 'attempts', attempt,
-    'lease_until', plus(now, lease), 'caller', caller, 'class', terms.class)
-  if terms.retake_after then add(fields, 'retake_after', terms.retake_after) end
-  if terms.retake_until then add(fields, 'retake_until', terms.retake_until) end
-  tell(fields, epoch, event, caller, '')
-  write(fields)
-  return { 'granted', now, epoch, attempt, since, terms.class, point }
+-- Makes the caller the holder of an attempt on what was asked by `asked`.
+local function hold(asked, terms, attempt, event)
+  local epoch, number = epoch_after(record.epoch, now), line_after(record.lines)
+  redis.call('HSET', key, 'state', CLAIMED, 'epoch', epoch, 'nonce', nonce,
+    'attempts', attempt, 'lease_until', plus(now, lease), 'caller', caller,
+    'class', terms.class, 'retake_after', terms.retake_after,
+    'retake_until', terms.retake_until, 'identity', asked.identity, 'prints', asked.prints,
+    'created_at', asked.created_at, 'format', FORMAT,
+    'lines', number, 'line:' .. number, line(epoch, event, caller, ''))
+  local point = asked.checkpoint or false
+  return { 'granted', now, epoch, attempt, asked.created_at, terms.class, point }
 end
 
 if may_begin() then
@@ -84,16 +82,12 @@ if may_begin() then
     redis.call('HDEL', key, unpack(FIELDS, 1, #FIELDS - 1))
     redis.call('PERSIST', key)
   end
-  local fields =
-    { 'identity', identity, 'prints', prints, 'created_at', now, 'format', FORMAT }
-  local epoch = epoch_after(record.epoch, now)
-  return hold(fields, terms_of_claim(now), epoch, '1', now, false, 'claimed')
+  local asked = { identity = identity, prints = prints, created_at = now }
+  local terms =
+    { class = class, retake_after = retake_after, retake_until = claimed_until(now) }
+  return hold(asked, terms, '1', 'claimed')
 end
 
 local terms = stricter_terms()
-if may_retake(terms) then
-  local attempt = string.format('%d', record.attempts + 1)
-  local epoch = epoch_after(record.epoch, now)
-  return hold({}, terms, epoch, attempt, record.created_at, record.checkpoint, 'retaken')
-end
-return found()
+if may_retake(terms) then return hold(record, terms, plus(record.attempts, '1'), 'retaken') end
+return found(record.values)

@@ -1,15 +1,13 @@
 -- Surely no effect: gives the work back.
 
 local epoch, nonce, memory = unpack(ARGV)
+local record = read(key, STANDING)
 
 local function may_release()
-  return is_owned(epoch, nonce)
-    and is_unresolved()
+  return is_owned(record, epoch, nonce)
+    and is_unresolved(record)
 end
 
 if not may_release() then return found() end
-local fields = {}
-open(fields, epoch, memory)
-tell(fields, epoch, 'released', record.caller, '')
-write(fields)
+open(record, epoch, nonce, memory, line(epoch, 'released', record.caller, ''))
 return applied(epoch)
