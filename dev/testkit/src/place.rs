@@ -62,3 +62,8 @@ pub(crate) fn chance() -> Result<String> {
     getrandom::fill(&mut bytes).context("the operating system gives no randomness")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
+
+/// A shell program without its comments: it is shown where processes are listed.
+pub(crate) fn program(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}

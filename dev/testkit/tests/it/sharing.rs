@@ -10,8 +10,9 @@ use std::{
     time::Duration,
 };
 
-use hapax_testkit::is_running;
 use tempfile::TempDir;
+
+use hapax_testkit::is_running;
 
 /// Longer than a server lives that nobody uses.
 const PAST_IDLE: Duration = Duration::from_secs(8);
@@ -82,6 +83,18 @@ fn a_killed_test_leaves_no_server() {
         let private = dir.path().join(format!("hapax-testkit-{}", own_user(dir.path())));
         wait_until(|| fs::read_dir(private.join("private")).unwrap().next().is_none());
     }
+}
+
+#[test]
+fn the_nodes_of_a_cluster_end_together() {
+    let dir = open_dir();
+    let (mut holder, urls) = ready(hold(&["redis-cluster"], dir.path()));
+    assert_eq!(processes_with("redis-server", dir.path()).len(), 6, "{urls:?}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+
+    thread::sleep(PAST_IDLE);
+    assert_eq!(processes_with("redis-server", dir.path()), [0; 0]);
 }
 
 #[test]

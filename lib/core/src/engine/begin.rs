@@ -17,14 +17,14 @@ use super::{
 };
 use crate::{
     decide::{Decision, Grant, decide},
-    error::{Error, Kind},
+    error::Error,
     outcome::Outcome,
     record::{Fence, Nonce},
     store::{self, Answer, Claim, Found, Step},
 };
 
-/// How often a record may change under our hands before we call the store unavailable.
-const ROUNDS_MAX: u32 = 16;
+/// How often a record may change, or be locked by somebody, under our hands before we call it busy.
+const ROUNDS_MAX: u32 = 8;
 /// First pause between two looks at a record that somebody else works on.
 const POLL_MIN: Duration = Duration::from_millis(10);
 /// Longest pause between two looks: the worst delay of an answer whose hint was lost.
@@ -142,8 +142,13 @@ impl Attempt<'_> {
                         rounds += 1;
                         Arc::make_mut(&mut self.claim).nonce = Nonce::random()?;
                     }
+                    // The first time it has merely changed; after that somebody is at it.
+                    if rounds > 1 {
+                        self.wait_for_change(pause).await;
+                        pause = std::cmp::min(pause * 2, POLL_MAX);
+                    }
                     if rounds >= ROUNDS_MAX {
-                        return Err(Error::new(Kind::Unavailable, "claim a record that changes"));
+                        return Ok(Begin::Busy { retry_after: POLL_MAX });
                     }
                     look_first = false;
                 }

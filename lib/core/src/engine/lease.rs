@@ -458,21 +458,30 @@ impl Sealing {
         Lease { held: self.held }
     }
 
-    /// The answer to COMMIT was lost: reads the record back by its nonce.
+    /// The answer to COMMIT was lost: asks the record by its fence.
+    ///
+    /// It renews the lease, which waits for whoever still writes to the record: a look would not
+    /// see a commit that is under way, and would call it rolled back.
     ///
     /// # Errors
     /// [`Kind::Unsure`] if the store does not tell within one lease.
     pub async fn resolve(self) -> Result<Resolved, Error> {
-        let held = self.held;
+        let mut held = self.held;
         let clock = Arc::clone(&held.shared().clock);
         let give_up_at = clock.now() + held.work.lease();
         let mut pauses = super::backoff(held.work.lease());
         loop {
-            let mut seen = held.shared().store.look(vec![held.work.fence().id]).await;
-            let fault = match seen.pop() {
-                Some(Ok(found)) => return Ok(judge(held, found)),
-                Some(Err(fault)) => fault,
-                None => super::no_answer(),
+            let (fence, lease) = (held.work.fence(), held.work.lease());
+            let step = Step::Renew { fence, lease };
+            let sent_at = clock.now();
+            let fault = match super::only(held.shared().store.apply(vec![step]).await) {
+                Answer::Applied { .. } => {
+                    held.watch(sent_at);
+                    return Ok(Resolved::RolledBack(Lease { held }));
+                }
+                Answer::Found(found) => return Ok(judge(held, found)),
+                Answer::Away(fault) | Answer::Unsure(fault) => fault,
+                Answer::Granted(_) => super::no_answer(),
             };
             if clock.now() >= give_up_at {
                 return Err(Error::unsure("read the commit back", fault));
@@ -501,21 +510,14 @@ pub enum Resolved {
 }
 
 fn judge(mut held: Box<Held>, found: Found) -> Resolved {
-    let Some(record) = found.record.filter(|record| record.is_held_by(&held.work.fence())) else {
-        return Resolved::Fenced(held.work.fenced("read the commit back"));
-    };
-    match (record.state, record.outcome.clone()) {
-        (State::Completed, Some(outcome)) => {
+    let ours = found.record.filter(|record| {
+        record.is_held_by(&held.work.fence()) && record.state == State::Completed
+    });
+    match ours.and_then(|record| record.outcome.clone()) {
+        Some(outcome) => {
             held.sealed(outcome.clone(), found.now);
             Resolved::Committed(outcome)
         }
-        (State::Claimed, _) => {
-            let sent_at = held.shared().clock.now();
-            held.watch(sent_at);
-            Resolved::RolledBack(Lease { held })
-        }
-        (State::Completed | State::Unknown | State::Open, _) => {
-            Resolved::Fenced(held.work.fenced("read the commit back"))
-        }
+        None => Resolved::Fenced(held.work.fenced("read the commit back")),
     }
 }

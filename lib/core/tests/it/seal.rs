@@ -56,7 +56,7 @@ async fn a_lost_commit_is_read_back_by_its_nonce() {
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_cannot_be_read_back_is_unsure() {
     let (bench, _) = Bench::lossy(|asked| match asked {
-        Asked::Look(_) => Delivery::Refused,
+        Asked::Step(Step::Renew { .. }) => Delivery::Refused,
         _ => Delivery::Normal,
     });
     let operation = bench.declare(Effect::Transactional);

@@ -88,7 +88,6 @@ impl<D: Dialect> Opening<D> {
     pub fn wait_max(self, wait_max: Duration) -> Self {
         Self { wait_max, ..self }
     }
-
 }
 
 #[expect(private_bounds, reason = "a bound that nobody else can meet seals the trait")]

@@ -77,12 +77,7 @@ async fn count_calls() {
     count.take();
 
     call(&order, "fresh").await;
-    let fresh = counts(&[
-        ("look", 1),
-        ("BEGIN steps", 2),
-        ("claim_insert", 1),
-        ("complete", 1),
-    ]);
+    let fresh = counts(&[("look", 1), ("BEGIN steps", 2), ("claim_insert", 1), ("complete", 1)]);
     assert_eq!(count.take(), fresh, "a fresh call");
 
     let wal = stage.wal_bytes();

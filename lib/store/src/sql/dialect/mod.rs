@@ -129,9 +129,7 @@ pub(crate) trait Verbs: Send + Sync + Sized + 'static {
 /// How a database is reached.
 pub(crate) trait Reach: Dialect {
     /// Checks the server or the file, and opens connections to it.
-    fn connect(
-        opening: &Opening<Self>,
-    ) -> impl Future<Output = Result<Pools<Self>, Error>> + Send;
+    fn connect(opening: &Opening<Self>) -> impl Future<Output = Result<Pools<Self>, Error>> + Send;
 
     /// Opens connections that only read; `None` if there is no database yet.
     fn connect_reader(

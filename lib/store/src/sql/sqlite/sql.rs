@@ -35,8 +35,7 @@ macro_rules! record {
 macro_rules! tick {
     () => {
         "UPDATE hapax_clock
-SET latest = (SELECT now FROM hapax_now)
-WHERE one = 1;
+SET latest = (SELECT now FROM hapax_now);
 "
     };
 }
@@ -355,9 +354,7 @@ SET state = 4,
     const SETTLE_COMPLETED: &'static str = concat!(
         "-- settle_completed\n",
         tick!(),
-        tell!(
-            "r.id, step.now, max(r.epoch + 1, step.now), 'settled', step.actor, step.note"
-        ),
+        tell!("r.id, step.now, max(r.epoch + 1, step.now), 'settled', step.actor, step.note"),
         fenced!(),
         "
 CROSS JOIN hapax_records AS r",
@@ -381,9 +378,7 @@ SET state = 2,
     const SETTLE_OPEN: &'static str = concat!(
         "-- settle_open\n",
         tick!(),
-        tell!(
-            "r.id, step.now, max(r.epoch + 1, step.now), 'settled', step.actor, step.note"
-        ),
+        tell!("r.id, step.now, max(r.epoch + 1, step.now), 'settled', step.actor, step.note"),
         fenced!(),
         "
 CROSS JOIN hapax_records AS r",
