@@ -141,6 +141,8 @@ fn keep(
     if let Some(url) = running(&dir) {
         return Ok((url, hold));
     }
+    place::sweep(&dir, "run-")?;
+    place::sweep(&place::root()?.join("private"), "")?;
     let mut house = House { dir: dir.clone(), used, runs: Vec::new() };
     let url = start(&mut house)?;
     let lines = house.runs.iter().map(|run| format!("\n{}", run.display())).collect::<String>();
