@@ -78,8 +78,7 @@ impl Worker for Ours {
 
 impl Worker for Raw {
     fn work(&self, work: Work, key: String) -> BoxFuture<'_, anyhow::Result<()>> {
-        const CLAIM: &str =
-            "INSERT INTO pairs (id, state) VALUES (?, 'held')";
+        const CLAIM: &str = "INSERT INTO pairs (id, state) VALUES (?, 'held')";
         const COMPLETE: &str =
             "UPDATE pairs SET state = 'done', answer = ? WHERE id = ? AND state = 'held'";
         Box::pin(async move {

@@ -174,6 +174,7 @@ fn is_noticed<G: Ground>(name: &str) -> bool {
                     case::claim::claims_at_once_give_one_grant * 10,
                     case::claim::take_overs_at_once_give_one_grant * 10,
                     case::claim::a_late_completion_and_a_take_over_have_one_winner * 20,
+                    case::claim::a_late_step_and_a_take_over_do_not_mix * 10,
                     case::settle::a_late_completion_and_a_ruling_have_one_winner * 20,
                 }
                 || parts_from_the_pure_rule::<G>(LIVES)
