@@ -19,7 +19,6 @@ const TRIALS: &[&str] = &[
     "--all-features",
     "--lib",
     "--",
-    "--include-ignored",
     "--nocapture",
     "--test-threads=1",
     "mutants",

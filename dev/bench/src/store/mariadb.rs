@@ -35,7 +35,8 @@ where
         .connect(&server.url())
         .await?;
     sqlx::raw_sql(
-        "CREATE TABLE pairs (id VARBINARY(255) PRIMARY KEY, state VARBINARY(16) NOT NULL, answer BLOB);
+        "CREATE TABLE pairs (
+            id VARBINARY(255) PRIMARY KEY, state VARBINARY(16) NOT NULL, answer BLOB);
          CREATE TABLE business (id BIGINT AUTO_INCREMENT PRIMARY KEY, item VARCHAR(255))",
     )
     .execute(&pool)

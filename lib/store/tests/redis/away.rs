@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-use hapax_testkit::{
-    Proxy,
-    proxy::{Fate, Mode},
-};
-
 use crate::stage::{
     self, LEASE, ask, claim, complete, fault, grant, hold, look, pass, record, tell, try_claim,
     until,
@@ -16,6 +11,10 @@ use hapax_core::{
     store::{Answer, Claim, FaultKind, Step, Store},
 };
 use hapax_store::redis::RedisStore;
+use hapax_testkit::{
+    Proxy,
+    proxy::{Fate, Mode},
+};
 
 fn refused(answer: &Answer, kind: FaultKind, code: &str) {
     let (word, is, why) = fault(answer);

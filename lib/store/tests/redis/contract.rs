@@ -6,12 +6,11 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use hapax_testkit::{Redis, redis_cluster, shared::SharedCluster};
-
 use crate::stage::{self, namespace};
 use hapax_contract::{Alternate, BoxFuture, CASES, Subject, locks::Place};
 use hapax_core::{lock::Locks, store::Store};
 use hapax_store::redis::RedisStore;
+use hapax_testkit::{Redis, redis_cluster, shared::SharedCluster};
 
 /// Long against what a case does while all others do theirs, on a loaded machine.
 const BEAT: Duration = Duration::from_secs(1);

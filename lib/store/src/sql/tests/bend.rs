@@ -42,7 +42,7 @@ fn guard(name: &str, lines: &[&str], at: usize) -> Vec<Guard> {
     if line.starts_with("ON CONFLICT ") && line.ends_with(" DO NOTHING") {
         return plain(None);
     }
-    // A purge locks so that two of them need not wait for each other: nobody's record depends on it.
+    // A purge locks so that two of them need not wait for each other: no record depends on it.
     if line.starts_with("FOR UPDATE") && !name.ends_with("_PURGE") && name != "PURGE" {
         let mut guards = plain(None);
         if line.contains(" SKIP LOCKED") {
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn each_guard_is_taken_away_alone() {
         let text = "SELECT 1\nFROM t\nWHERE a = 1\n    AND NOT EXISTS (\n        SELECT 1\n        \
-                    WHERE b\n    )\n    AND (\n        c\n        OR d\n    )\nFOR UPDATE SKIP LOCKED;\n\
-                    UPDATE t\nWHERE e = 1;\nSELECT 2";
+                    WHERE b\n    )\n    AND (\n        c\n        OR d\n    )\n\
+                    FOR UPDATE SKIP LOCKED;\nUPDATE t\nWHERE e = 1;\nSELECT 2";
         let guards: Vec<_> = bends("X", text).into_iter().map(|bend| bend.guard).collect();
         assert_eq!(
             guards,

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Kind},
     sql::{
         Dialect, Sql, Tx,
-        dialect::{Bind, Texts, Verbs},
+        dialect::{Bind, Verbs},
     },
 };
 use hapax_core::{

@@ -233,53 +233,55 @@ fn nobody_complains<G: Ground>() {
 
 /// The tests of one engine, in parts that run beside each other.
 macro_rules! mutants {
-    ($engine:ident: $marker:ty $(, #[$ignored:meta])?) => {
+    ($engine:ident: $marker:ty $(, #[$only:meta])?) => {
         mod $engine {
             use super::*;
 
+            const ENGINE: &str = stringify!($engine);
+
             #[test]
-            $(#[$ignored])?
+            $(#[$only])?
             fn each_lost_guard_of_a_claim_is_noticed() {
-                let claims = survivors::<$marker>(stringify!($engine), |name| name.starts_with("CLAIM_"));
+                let claims = survivors::<$marker>(ENGINE, |name| name.starts_with("CLAIM_"));
                 assert_eq!(claims, [""; 0]);
             }
 
             #[test]
-            $(#[$ignored])?
+            $(#[$only])?
             fn each_lost_guard_of_a_holders_step_is_noticed() {
                 let steps = ["RENEW", "CHECKPOINT", "COMPLETE", "DOUBT", "RELEASE"];
-                let steps = survivors::<$marker>(stringify!($engine), |name| steps.contains(&name));
+                let steps = survivors::<$marker>(ENGINE, |name| steps.contains(&name));
                 assert_eq!(steps, [""; 0]);
             }
 
             #[test]
-            $(#[$ignored])?
+            $(#[$only])?
             fn each_lost_guard_of_a_ruling_is_noticed() {
-                let rulings = survivors::<$marker>(stringify!($engine), |name| name.starts_with("SETTLE_"));
+                let rulings = survivors::<$marker>(ENGINE, |name| name.starts_with("SETTLE_"));
                 assert_eq!(rulings, [""; 0]);
             }
 
             #[test]
-            $(#[$ignored])?
+            $(#[$only])?
             fn each_lost_guard_of_a_lock_is_noticed() {
-                let locks = survivors::<$marker>(stringify!($engine), |name| name.starts_with("LOCK_"));
+                let locks = survivors::<$marker>(ENGINE, |name| name.starts_with("LOCK_"));
                 assert_eq!(locks, [""; 0]);
             }
 
             #[test]
-            $(#[$ignored])?
+            $(#[$only])?
             fn each_lost_guard_of_a_letter_is_noticed() {
-                let letters = survivors::<$marker>(stringify!($engine), |name| name.starts_with("OUTBOX_"));
+                let letters = survivors::<$marker>(ENGINE, |name| name.starts_with("OUTBOX_"));
                 assert_eq!(letters, [""; 0]);
             }
 
             #[test]
-            $(#[$ignored])?
+            $(#[$only])?
             fn each_lost_guard_of_any_other_statement_is_noticed() {
                 let steps = ["RENEW", "CHECKPOINT", "COMPLETE", "DOUBT", "RELEASE"];
-                let others = survivors::<$marker>(stringify!($engine), |name| {
-                    let prefixes = ["CLAIM_", "SETTLE_", "LOCK_", "OUTBOX_"];
-                    !steps.contains(&name) && !prefixes.iter().any(|prefix| name.starts_with(prefix))
+                let others = survivors::<$marker>(ENGINE, |name| {
+                    let rooms = ["CLAIM_", "SETTLE_", "LOCK_", "OUTBOX_"];
+                    !steps.contains(&name) && !rooms.iter().any(|room| name.starts_with(room))
                 });
                 assert_eq!(others, [""; 0]);
             }
@@ -293,5 +295,5 @@ macro_rules! mutants {
 }
 
 mutants!(sqlite: Sqlite);
-mutants!(postgres: Postgres, #[ignore = "takes minutes: cargo xtask sql-mutants"]);
-mutants!(mysql: MySql, #[ignore = "takes minutes: cargo xtask sql-mutants"]);
+mutants!(postgres: Postgres, #[cfg(feature = "mutants")]);
+mutants!(mysql: MySql, #[cfg(feature = "mutants")]);
