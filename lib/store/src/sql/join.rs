@@ -10,17 +10,18 @@ use sqlx::Transaction;
 
 use super::{
     dialect::Dialect,
-    seal,
+    read, seal,
     store::{Sql, finished},
 };
 use crate::error::{Error, Kind};
-use hapax_core::{Lease, Outcome, Resolved, Sealing, Timestamp, Work};
+use hapax_core::{Lease, Outcome, Resolved, Sealing, State, Timestamp, Work};
 
 impl<D: Dialect> Sql<D> {
     /// Ties the lease to a transaction of the caller on this database.
     ///
-    /// Begin it so that it may write at once (`BEGIN IMMEDIATE` on SQLite), keep it short (no
-    /// lease is renewed while it holds the writer), seal last, then commit:
+    /// Begin it after the claim, so that its snapshot shows the claim, and so that it may write at
+    /// once (`BEGIN IMMEDIATE` on SQLite), keep it short (no lease is renewed while it holds the
+    /// writer), seal last, then commit:
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -73,8 +74,10 @@ impl<D: Dialect> Joined<D> {
     /// Completes the record inside the transaction, with `answer` for every repeat.
     ///
     /// # Errors
-    /// [`Kind::Fenced`] if another attempt has taken over, and what the database says: roll the
-    /// transaction back. Where nothing was lost the lease is in [`Unsealed`], for another try.
+    /// [`Kind::Fenced`] if another attempt has taken over, [`Kind::Unavailable`] if the
+    /// transaction's snapshot is older than the claim or its last renewal, and what the database
+    /// says: roll the transaction back. Where nothing was lost the lease is in [`Unsealed`], for
+    /// another try.
     ///
     /// # Cancellation
     /// A seal that is dropped half-way leaves the record to its lease: roll back.
@@ -111,13 +114,32 @@ impl<D: Dialect> Joined<D> {
                 let sealing = Some(Box::new(Unanswered { sealing, outcome, now }));
                 Ok(Sealed { sql: self.sql, sealing })
             }
-            Ok(None) => Err(Unsealed { error: sealing.fenced().into(), lease: None }),
+            Ok(None) => Err(unseen(&self.sql, sealing).await),
             Err(error) => {
                 D::spoil(tx, &error).await;
                 Err(Unsealed { error, lease: Some(sealing.rolled_back()) })
             }
         }
     }
+}
+
+/// The seal changed nothing: another attempt has taken over, or the transaction's snapshot is older
+/// than the claim, which is then there for everybody else.
+async fn unseen<D: Dialect>(sql: &Sql<D>, sealing: Sealing) -> Unsealed {
+    let fence = sealing.fence();
+    let is_ours = match read::look(sql, fence.id).await {
+        Ok(found) => found.record.is_some_and(|record| {
+            record.is_held_by(&fence) && matches!(record.state, State::Claimed | State::Unknown)
+        }),
+        // Nobody can say; a lease that is ours lapses by itself.
+        Err(_) => false,
+    };
+    if is_ours {
+        let cause = "its snapshot is older than the claim; begin it after the claim";
+        let error = Error::caused(Kind::Unavailable, "seal the transaction", cause);
+        return Unsealed { error, lease: Some(sealing.rolled_back()) };
+    }
+    Unsealed { error: sealing.fenced().into(), lease: None }
 }
 
 impl<D: Dialect> Deref for Joined<D> {

@@ -2,31 +2,20 @@
 
 use std::time::Duration;
 
-use crate::stage::{Stage, claim, grant, send};
+use crate::{
+    engine::{Engine, on_each_engine},
+    stage::{Stage, claim, grant, send},
+};
 use hapax_core::store::{Answer, Step, Store};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_clock_never_goes_back() {
-    let stage = Stage::set().await;
-    let future = stage.pass(Duration::from_secs(3600)).await;
-    // The machine's clock is an hour behind now; so it would be if somebody had set it back.
-    assert!(stage.sql.now().await.unwrap() >= future);
-    let (granted, fence) = grant(&stage.sql, &claim("1001", 1)).await;
-    assert!(granted.now >= future, "{granted:?}");
-    let other = stage.other().await;
-    assert!(other.now().await.unwrap() >= future, "another store on the file agrees");
-    match send(&other, Step::Renew { fence, lease: Duration::from_secs(1) }).await {
-        Answer::Applied { now, .. } => assert!(now >= granted.now),
-        answer => panic!("{answer:?}"),
-    }
-    stage.sql.close().await;
-    let again = stage.other().await;
-    assert!(again.now().await.unwrap() >= future, "it outlives the process");
+on_each_engine! {
+    the_clock_follows_the_machine
+    a_look_judges_by_the_time_that_writers_gave_out
+    ; on servers: an_epoch_rises_although_the_clock_was_set_back
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_clock_follows_the_machine() {
-    let stage = Stage::set().await;
+async fn the_clock_follows_the_machine<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let before = std::time::SystemTime::now();
     let now = stage.sql.now().await.unwrap();
     let after = std::time::SystemTime::now();
@@ -38,12 +27,23 @@ async fn the_clock_follows_the_machine() {
     assert!(around.contains(&now.as_millis()), "{around:?} and {now:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_look_judges_by_the_time_that_writers_gave_out() {
-    let stage = Stage::set().await;
+async fn a_look_judges_by_the_time_that_writers_gave_out<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await;
     let (_, fence) = grant(&stage.sql, &claim("1001", 1)).await;
     let future = stage.pass(Duration::from_secs(3600)).await;
     let found = stage.sql.look(vec![fence.id]).await.remove(0).unwrap();
     assert!(found.now >= future);
     assert!(found.record.unwrap().lease_until < found.now, "the lease is over for readers too");
+}
+
+async fn an_epoch_rises_although_the_clock_was_set_back<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await;
+    stage.pass(Duration::from_secs(3600)).await;
+    let (before, fence) = grant(&stage.sql, &claim("1001", 1)).await;
+    let step = Step::Release { fence, memory: Duration::ZERO };
+    assert!(matches!(send(&stage.sql, step).await, Answer::Applied { .. }));
+    stage.execute("UPDATE hapax_test_clock SET latest = 0").await;
+    assert!(stage.sql.now().await.unwrap() < before.now, "an hour is gone");
+    let (after, _) = grant(&stage.sql, &claim("1001", 2)).await;
+    assert!(after.epoch > before.epoch, "{after:?} after {before:?}");
 }

@@ -1,19 +1,25 @@
-//! The contract of stores, locks and outboxes, on files: through one handle, through two in
+//! The contract of stores, locks and outboxes, on each engine: through one handle, through two in
 //! turn, and behind the lanes that the engine puts before it.
+//!
+//! A file is made in a millisecond, so SQLite passes all of it through each of the three doors. A
+//! database on a server costs a hundred of them: there one door stands for all, two handles in
+//! turn behind lanes, which no case can tell from one.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use crate::stage::Stage;
+use tokio::sync::Mutex;
+
+use crate::{engine::Engine, stage::Stage};
 use hapax_contract::{Alternate, BoxFuture, Subject, locks::Place, outbox::Office, outbox::Write};
 use hapax_core::{
     lock::Locks,
     message::{Message, Outbox},
     store::{Coalesce, Store},
 };
-use hapax_store::{Error, Sqlite, SqliteStore, Tx};
+use hapax_store::{Error, MySql, Postgres, Sql, Sqlite, Tx};
 
 /// How a store on trial is reached.
 #[derive(Clone, Copy)]
@@ -21,142 +27,139 @@ enum Door {
     One,
     Two,
     Lanes,
+    /// Two behind lanes.
+    Both,
 }
 
-/// Stores in files, each in a directory of its own.
-struct Files {
+/// Stores, each in a database of its own. What nobody uses any more is emptied and used again.
+struct Sites<E: Engine> {
     door: Door,
-    stages: Mutex<Vec<Arc<Stage>>>,
+    stages: Mutex<Vec<(Arc<Stage<E>>, Weak<Sql<E>>)>>,
 }
 
-impl Files {
+impl<E: Engine> Sites<E> {
     fn by(door: Door) -> Self {
         Self { door, stages: Mutex::default() }
     }
 
-    async fn set(&self) -> Arc<Stage> {
-        let stage = Arc::new(Stage::set().await);
+    /// A store that is in use as long as somebody holds it.
+    async fn set(&self) -> (Arc<Stage<E>>, Arc<Sql<E>>) {
+        let mut stages = self.stages.lock().await;
+        let idle = stages.iter().position(|(_, user)| user.strong_count() == 0);
+        let stage = match idle.map(|at| stages.swap_remove(at).0).and_then(Arc::into_inner) {
+            Some(stage) => stage.again().await,
+            None => Stage::set().await.with_clock().await,
+        };
         // A clock in the future stands still unless it is moved.
         stage.pass(Duration::from_secs(1_000_000)).await;
-        self.stages.lock().unwrap().push(Arc::clone(&stage));
-        stage
+        let (sql, stage) = (Arc::new(stage.sql.clone()), Arc::new(stage));
+        stages.push((Arc::clone(&stage), Arc::downgrade(&sql)));
+        (stage, sql)
+    }
+
+    async fn store(&self) -> Arc<dyn Store> {
+        let (stage, store) = self.set().await;
+        let both = async |store| Arc::new(Alternate::new([store, Arc::new(stage.other().await)]));
+        match self.door {
+            Door::One => store,
+            Door::Lanes => Coalesce::before(store),
+            Door::Two => both(store).await,
+            Door::Both => Coalesce::before(both(store).await),
+        }
     }
 
     async fn move_on(&self, span: Duration) {
-        let stages = self.stages.lock().unwrap().clone();
-        for stage in stages {
-            stage.pass(span).await;
+        for (stage, user) in &*self.stages.lock().await {
+            if user.strong_count() > 0 {
+                stage.pass(span).await;
+            }
         }
     }
 }
 
 const BEAT: Duration = Duration::from_secs(60);
 
-impl Subject for Files {
-    fn name(&self) -> &'static str {
-        "sqlite"
-    }
-
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
-        Box::pin(async {
-            let stage = self.set().await;
-            let store = Arc::new(stage.sql.clone());
-            match self.door {
-                Door::One => store,
-                Door::Lanes => Coalesce::before(store),
-                Door::Two => {
-                    let other = Arc::new(stage.other().await);
-                    Arc::new(Alternate::new([store, other]))
-                }
+macro_rules! on_trial {
+    ($trait:path, $opened:ty, $open:expr) => {
+        impl<E: Engine> $trait for Sites<E> {
+            fn name(&self) -> &'static str {
+                std::any::type_name::<E>()
             }
-        })
-    }
 
-    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(self.move_on(span))
-    }
+            fn open(&self) -> BoxFuture<'_, $opened> {
+                Box::pin($open(self))
+            }
 
-    fn beat(&self) -> Duration {
-        BEAT
-    }
+            fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+                Box::pin(self.move_on(span))
+            }
+
+            fn beat(&self) -> Duration {
+                BEAT
+            }
+        }
+    };
 }
 
-impl Place for Files {
-    fn name(&self) -> &'static str {
-        "sqlite"
-    }
+on_trial!(Subject, Arc<dyn Store>, Sites::<E>::store);
+on_trial!(Place, Arc<dyn Locks>, async |sites: &Self| { sites.set().await.1 as Arc<dyn Locks> });
+on_trial!(Office, (Arc<dyn Outbox>, Write), async |sites: &Self| {
+    let (stage, outbox) = sites.set().await;
+    let sql = stage.sql.clone();
+    let writer: Write = Arc::new(move |message| Box::pin(write(sql.clone(), message)));
+    (outbox as Arc<dyn Outbox>, writer)
+});
 
-    fn open(&self) -> BoxFuture<'_, Arc<dyn Locks>> {
-        Box::pin(async { Arc::new(self.set().await.sql.clone()) as Arc<dyn Locks> })
-    }
-
-    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(self.move_on(span))
-    }
-
-    fn beat(&self) -> Duration {
-        BEAT
-    }
-}
-
-async fn write(sql: SqliteStore, message: Message) {
+async fn write<E: Engine>(sql: Sql<E>, message: Message) {
     let outbox = sql.clone();
-    let written = sql.write("send", async move |mut tx: Tx<Sqlite>| {
+    let written = sql.write("send", async move |mut tx: Tx<E>| {
         outbox.send(&mut tx, &message).await?;
         Ok::<_, Error>(())
     });
     written.await.unwrap();
 }
 
-impl Office for Files {
-    fn name(&self) -> &'static str {
-        "sqlite"
-    }
+/// Random lives on a server: each has two databases.
+const LIVES: u32 = 16;
 
-    fn open(&self) -> BoxFuture<'_, (Arc<dyn Outbox>, Write)> {
-        Box::pin(async {
-            let sql = self.set().await.sql.clone();
-            let outbox = Arc::new(sql.clone()) as Arc<dyn Outbox>;
-            let writer: Write = Arc::new(move |message| Box::pin(write(sql.clone(), message)));
-            (outbox, writer)
-        })
-    }
+macro_rules! contract {
+    ($module:ident: $engine:ty, $door:ident $(, $lives:expr)?) => {
+        mod $module {
+            use super::*;
 
-    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(self.move_on(span))
-    }
-
-    fn beat(&self) -> Duration {
-        BEAT
-    }
+            hapax_contract::suite!(Sites::<$engine>::by(Door::$door) $(, $lives)?);
+        }
+    };
 }
 
-mod one_door {
-    use super::{Door, Files};
+contract!(sqlite_by_one_door: Sqlite, One);
+contract!(sqlite_by_two_doors: Sqlite, Two);
+contract!(sqlite_by_lanes: Sqlite, Lanes);
+contract!(postgres: Postgres, Both, LIVES);
+contract!(mysql: MySql, Both, LIVES);
 
-    hapax_contract::suite!(Files::by(Door::One));
+macro_rules! rooms {
+    ($($module:ident: $engine:ty;)+) => {
+        mod locks {$(
+            mod $module {
+                use super::super::*;
+
+                hapax_contract::locks_suite!(Sites::<$engine>::by(Door::One));
+            }
+        )+}
+
+        mod outbox {$(
+            mod $module {
+                use super::super::*;
+
+                hapax_contract::outbox_suite!(Sites::<$engine>::by(Door::One));
+            }
+        )+}
+    };
 }
 
-mod two_doors {
-    use super::{Door, Files};
-
-    hapax_contract::suite!(Files::by(Door::Two));
-}
-
-mod lanes {
-    use super::{Door, Files};
-
-    hapax_contract::suite!(Files::by(Door::Lanes));
-}
-
-mod locks {
-    use super::{Door, Files};
-
-    hapax_contract::locks_suite!(Files::by(Door::One));
-}
-
-mod outbox {
-    use super::{Door, Files};
-
-    hapax_contract::outbox_suite!(Files::by(Door::One));
+rooms! {
+    sqlite: Sqlite;
+    postgres: Postgres;
+    mysql: MySql;
 }

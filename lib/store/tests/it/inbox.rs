@@ -2,32 +2,40 @@
 
 use std::time::Duration;
 
-use crate::stage::Stage;
+use crate::{
+    engine::{Engine, blunder, insert, on_each_engine},
+    stage::Stage,
+};
 use hapax_core::{
     message::{Horizon, MessageId, Received, Window},
     purge::Purge,
 };
-use hapax_store::{Error, Sqlite, SqliteStore, Tx};
+use hapax_store::{Error, Sql, Tx};
+
+on_each_engine! {
+    a_message_is_first_once_for_each_consumer
+    a_rolled_back_message_is_first_again
+    a_message_is_forgotten_after_its_window
+}
 
 /// Receives the message and does its work, or fails after it.
-async fn receive(sql: &SqliteStore, consumer: &'static str, fails: bool) -> Option<Received> {
+async fn receive<E: Engine>(sql: &Sql<E>, consumer: &'static str, fails: bool) -> Option<Received> {
     let inbox = sql.clone();
-    let received = sql.write("receive", async move |mut tx: Tx<Sqlite>| {
+    let received = sql.write("receive", async move |mut tx: Tx<E>| {
         let received = inbox.once(&mut tx, consumer, MessageId::of(&["paid", "1001"])).await?;
         if received == Received::First {
-            sqlx::query("INSERT INTO orders VALUES ('benefit')").execute(&mut **tx).await?;
+            insert::<E>(&mut tx, "benefit").await?;
         }
         if fails {
-            sqlx::query("INSERT INTO nowhere VALUES (1)").execute(&mut **tx).await?;
+            blunder::<E>(&mut tx).await?;
         }
         Ok::<_, Error>(received)
     });
     received.await.ok()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_first_once_for_each_consumer() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_message_is_first_once_for_each_consumer<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     assert_eq!(receive(&stage.sql, "benefit", false).await, Some(Received::First));
     assert_eq!(receive(&stage.sql, "benefit", false).await, Some(Received::Repeat));
     assert_eq!(receive(&stage.other().await, "benefit", false).await, Some(Received::Repeat));
@@ -35,18 +43,16 @@ async fn a_message_is_first_once_for_each_consumer() {
     assert_eq!(stage.orders().await.len(), 2);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_rolled_back_message_is_first_again() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_rolled_back_message_is_first_again<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     assert_eq!(receive(&stage.sql, "benefit", true).await, None);
     assert!(stage.orders().await.is_empty());
     assert_eq!(receive(&stage.sql, "benefit", false).await, Some(Received::First));
     assert_eq!(stage.orders().await, ["benefit"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_forgotten_after_its_window() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_message_is_forgotten_after_its_window<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await.with_orders().await;
     let hour = Duration::from_secs(3600);
     let none = Horizon { retries: hour, outage: Duration::ZERO, replay: Duration::ZERO };
     let window = Window::new(hour, none).unwrap();

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use sqlx::SqlitePool;
-
-use crate::stage::{Stage, hapax, key, tenant};
+use crate::{
+    engine::{Engine, begin, inserting, on_each_engine},
+    stage::{Stage, hapax, key, tenant},
+};
 use hapax_core::{Begin, Effect, Lease, Operation, Policy};
 use hapax_store::Kind;
 
-async fn pool(stage: &Stage) -> SqlitePool {
-    SqlitePool::connect(&format!("sqlite://{}", stage.path().display())).await.unwrap()
+on_each_engine! {
+    rows_and_answer_commit_together
+    a_zombie_is_refused_and_changes_nothing
+    a_transaction_that_ended_itself_is_not_sealed
+    a_caller_may_commit_by_itself_and_say_so
+    a_dropped_seal_is_read_back
 }
 
 async fn lease(order: &Operation) -> Lease {
@@ -23,15 +28,14 @@ fn policy() -> Policy {
     Policy::new(Effect::Transactional).forever()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rows_and_answer_commit_together() {
-    let stage = Stage::set().await.with_orders().await;
-    let (order, pool) = (stage.operation(policy()), pool(&stage).await);
+async fn rows_and_answer_commit_together<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
+    let (order, pool) = (stage.operation(policy()), stage.pool().await);
     let lease = lease(&order).await;
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut tx = begin::<E>(&pool).await;
     let joined = stage.sql.join(lease, &mut tx).await.unwrap();
     assert_eq!(joined.attempt(), 1);
-    sqlx::query("INSERT INTO orders VALUES ('seat')").execute(&mut *tx).await.unwrap();
+    E::execute(&mut tx, &inserting("seat")).await.unwrap();
     let sealed = joined.seal(&mut tx, &"done").await.unwrap();
     assert!(matches!(
         order.business(tenant(), key("1001")).begin().await.unwrap(),
@@ -43,41 +47,39 @@ async fn rows_and_answer_commit_together() {
     assert_eq!(stage.orders().await, ["seat"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_zombie_is_refused_and_changes_nothing() {
-    let stage = Stage::set().await.with_orders().await;
-    let (order, pool) = (stage.operation(policy()), pool(&stage).await);
+async fn a_zombie_is_refused_and_changes_nothing<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await.with_orders().await;
+    let (order, pool) = (stage.operation(policy()), stage.pool().await);
     let zombie = lease(&order).await;
     stage.pass(Duration::from_secs(3600)).await;
     let other = stage.other().await;
     let heir = lease(&hapax(&other).declare("shop.order", policy()).unwrap()).await;
     assert_eq!(heir.attempt(), 2);
 
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut tx = begin::<E>(&pool).await;
     let joined = stage.sql.join(zombie, &mut tx).await.unwrap();
-    sqlx::query("INSERT INTO orders VALUES ('zombie')").execute(&mut *tx).await.unwrap();
+    E::execute(&mut tx, &inserting("zombie")).await.unwrap();
     let refused = joined.seal(&mut tx, &"zombie").await.unwrap_err();
     assert_eq!(refused.error().kind(), Kind::Fenced);
     assert!(refused.into_lease().is_none());
     tx.rollback().await.unwrap();
 
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut tx = begin::<E>(&pool).await;
     let joined = other.join(heir, &mut tx).await.unwrap();
-    sqlx::query("INSERT INTO orders VALUES ('heir')").execute(&mut *tx).await.unwrap();
+    E::execute(&mut tx, &inserting("heir")).await.unwrap();
     joined.seal(&mut tx, &"heir").await.unwrap().commit(tx).await.unwrap();
     assert_eq!(stage.orders().await, ["heir"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_ended_itself_is_not_sealed() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_transaction_that_ended_itself_is_not_sealed<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
     let mut held = Some(lease(&order).await);
-    for end in ["ROLLBACK", "COMMIT; BEGIN IMMEDIATE", "ROLLBACK; BEGIN IMMEDIATE"] {
-        let pool = pool(&stage).await;
-        let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    for end in ["ROLLBACK", "COMMIT; {}", "ROLLBACK; {}"].map(|end| end.replace("{}", E::BEGIN)) {
+        let pool = stage.pool().await;
+        let mut tx = begin::<E>(&pool).await;
         let joined = stage.sql.join(held.take().unwrap(), &mut tx).await.unwrap();
-        sqlx::raw_sql(end).execute(&mut *tx).await.unwrap();
+        E::execute(&mut tx, &end).await.unwrap();
         let unsealed = joined.seal(&mut tx, &"done").await.unwrap_err();
         assert_eq!(unsealed.error().kind(), Kind::Refused, "after {end}");
         held = unsealed.into_lease();
@@ -88,33 +90,13 @@ async fn a_transaction_that_ended_itself_is_not_sealed() {
     assert!(matches!(busy, Begin::Busy { .. }), "{busy:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_is_too_old_gives_the_lease_back() {
-    let stage = Stage::set().await.with_orders().await;
-    let (order, pool) = (stage.operation(policy()), pool(&stage).await);
-    let lease = lease(&order).await;
-    let mut tx = pool.begin().await.unwrap();
-    sqlx::query("SELECT count(*) FROM orders").execute(&mut *tx).await.unwrap();
-    stage.pass(Duration::ZERO).await;
-    let joined = stage.sql.join(lease, &mut tx).await.unwrap();
-    let unsealed = joined.seal(&mut tx, &"done").await.unwrap_err();
-    assert!(unsealed.error().is_retryable(), "{unsealed:?}");
-    tx.rollback().await.unwrap();
-
-    let lease = unsealed.into_lease().unwrap();
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-    let joined = stage.sql.join(lease, &mut tx).await.unwrap();
-    joined.seal(&mut tx, &"done").await.unwrap().commit(tx).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_caller_may_commit_by_itself_and_say_so() {
-    let stage = Stage::set().await.with_orders().await;
-    let (order, pool) = (stage.operation(policy()), pool(&stage).await);
+async fn a_caller_may_commit_by_itself_and_say_so<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
+    let (order, pool) = (stage.operation(policy()), stage.pool().await);
     let lease = lease(&order).await;
     let waiting = order.business(tenant(), key("1001")).wait(Duration::from_secs(20));
     let waiting = tokio::spawn(async move { waiting.begin().await });
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut tx = begin::<E>(&pool).await;
     let joined = stage.sql.join(lease, &mut tx).await.unwrap();
     let sealed = joined.seal(&mut tx, &"done").await.unwrap();
     tx.commit().await.unwrap();
@@ -122,13 +104,12 @@ async fn a_caller_may_commit_by_itself_and_say_so() {
     assert!(matches!(waiting.await.unwrap().unwrap(), Begin::Replay(_)));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_seal_is_read_back() {
-    let stage = Stage::set().await.with_orders().await;
-    let (order, pool) = (stage.operation(policy()), pool(&stage).await);
+async fn a_dropped_seal_is_read_back<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
+    let (order, pool) = (stage.operation(policy()), stage.pool().await);
     // The transaction was rolled back: the next attempt need not wait for the lease.
     let held = lease(&order).await;
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut tx = begin::<E>(&pool).await;
     let joined = stage.sql.join(held, &mut tx).await.unwrap();
     let sealed = joined.seal(&mut tx, &"done").await.unwrap();
     tx.rollback().await.unwrap();
@@ -146,7 +127,7 @@ async fn a_dropped_seal_is_read_back() {
     assert_eq!(lease.attempt(), 2, "it was handed on, not released");
 
     // The transaction was committed: repeats get the answer.
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let mut tx = begin::<E>(&pool).await;
     let joined = stage.sql.join(lease, &mut tx).await.unwrap();
     let sealed = joined.seal(&mut tx, &"done").await.unwrap();
     tx.commit().await.unwrap();

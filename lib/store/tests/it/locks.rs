@@ -10,13 +10,25 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::stage::{Stage, nonce, tenant};
+use crate::{
+    engine::{Engine, on_each_engine},
+    stage::{Stage, nonce, tenant},
+};
 use hapax_core::{
     Epoch,
     lock::{Hold, LockName, Locks},
     purge::Purge,
 };
-use hapax_store::SqliteStore;
+use hapax_store::Sql;
+
+on_each_engine! {
+    a_lock_has_one_holder
+    a_fence_rises_with_every_holder
+    a_lock_that_was_given_back_is_not_renewed
+    a_lease_that_has_ended_is_over
+    whoever_waits_is_told_that_a_lock_is_free
+    sixteen_who_meet_have_one_winner
+}
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -24,7 +36,7 @@ fn name(object: &str) -> LockName {
     LockName::of(&tenant(), "order", object)
 }
 
-async fn acquire(sql: &SqliteStore, owner: u8) -> Hold {
+async fn acquire<E: Engine>(sql: &Sql<E>, owner: u8) -> Hold {
     sql.acquire(name("1001"), nonce(owner), LEASE).await.unwrap()
 }
 
@@ -35,9 +47,8 @@ fn fence(hold: Hold) -> Epoch {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lock_has_one_holder() {
-    let stage = Stage::set().await;
+async fn a_lock_has_one_holder<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let other = stage.other().await;
     let mine = fence(acquire(&stage.sql, 1).await);
     assert_eq!(fence(acquire(&stage.sql, 1).await), mine, "asking again changes nothing");
@@ -49,9 +60,8 @@ async fn a_lock_has_one_holder() {
     assert!(matches!(elsewhere, Hold::Mine { .. }), "another object is another lock");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_fence_rises_with_every_holder() {
-    let stage = Stage::set().await;
+async fn a_fence_rises_with_every_holder<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await;
     stage.pass(Duration::from_secs(100_000)).await;
     let mut last = Epoch::from_stored(0);
     for round in 0..6_u8 {
@@ -69,9 +79,8 @@ async fn a_fence_rises_with_every_holder() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_was_given_back_is_not_renewed() {
-    let stage = Stage::set().await;
+async fn a_lock_that_was_given_back_is_not_renewed<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     acquire(&stage.sql, 1).await;
     assert!(matches!(
         stage.sql.renew(name("1001"), nonce(1), LEASE).await.unwrap(),
@@ -84,9 +93,8 @@ async fn a_lock_that_was_given_back_is_not_renewed() {
     assert!(matches!(renewed, Hold::Taken { until, now } if until <= now), "{renewed:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_has_ended_is_over() {
-    let stage = Stage::set().await;
+async fn a_lease_that_has_ended_is_over<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await;
     acquire(&stage.sql, 1).await;
     stage.pass(LEASE).await;
     let renewed = stage.sql.renew(name("1001"), nonce(1), LEASE).await.unwrap();
@@ -97,18 +105,16 @@ async fn a_lease_that_has_ended_is_over() {
     assert!(matches!(renewed, Hold::Taken { until, now } if until > now), "{renewed:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_is_told_that_a_lock_is_free() {
-    let stage = Stage::set().await;
+async fn whoever_waits_is_told_that_a_lock_is_free<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     acquire(&stage.sql, 1).await;
     let freed = stage.sql.freed(name("1001"));
     stage.sql.release(name("1001"), nonce(1)).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), freed).await.expect("a hint comes");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn sixteen_who_meet_have_one_winner() {
-    let stage = Stage::set().await;
+async fn sixteen_who_meet_have_one_winner<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let stores = [stage.sql.clone(), stage.other().await];
     let winners = Arc::new(AtomicU32::new(0));
     let mut rivals = JoinSet::new();

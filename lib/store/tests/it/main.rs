@@ -1,4 +1,4 @@
-//! The store on real files: what it keeps, what it costs, and what survives.
+//! The store on real engines: what it keeps, what it costs, and what survives.
 
 #![expect(
     clippy::disallowed_methods,
@@ -10,18 +10,28 @@
     reason = "what the tests share fails as a test does, and waits on the real clock"
 )]
 
+mod broken_off;
 mod clock;
 mod contract;
 mod cost;
+mod engine;
+mod fairness;
+mod file;
 mod inbox;
+mod isolation;
 mod join;
+mod ledger;
+mod leftovers;
 mod locks;
+mod losses;
+mod one_writer;
 mod outbox;
 mod parts;
 mod poison;
 mod processes;
 mod run_in_tx;
 mod schema;
+mod server_kills;
 mod stage;
 mod transition;
 mod write;

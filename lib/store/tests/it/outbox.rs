@@ -9,9 +9,27 @@ use std::{
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use crate::stage::{Stage, actor, nonce};
+use crate::{
+    engine::{Deed, Engine, blunder, on_each_engine},
+    stage::{Stage, actor, nonce},
+};
 use hapax_core::message::{Burial, Delivery, Letters, Message, MessageId, Outbox, Topic};
-use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
+use hapax_store::{Error, Kind, Sql, Tx};
+
+on_each_engine! {
+    a_message_leaves_only_if_its_transaction_commits
+    the_same_fact_is_the_same_message
+    a_message_over_its_bounds_is_refused
+    of_each_key_only_the_head_is_claimed
+    a_retry_waits_and_keeps_its_place
+    a_lapsed_claim_cannot_acknowledge
+    a_buried_message_blocks_nobody_and_can_be_replayed
+    letters_come_page_by_page
+    a_sequence_is_never_used_again
+    messages_of_a_key_leave_in_order
+    an_errand_that_fails_harms_no_other
+    old_letters_go_and_living_ones_stay
+}
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -24,9 +42,9 @@ fn message(key: &str, serial: u32) -> Message {
     }
 }
 
-async fn send(sql: &SqliteStore, messages: Vec<Message>) {
+async fn send<E: Engine>(sql: &Sql<E>, messages: Vec<Message>) {
     let outbox = sql.clone();
-    sql.write("send", async move |mut tx: Tx<Sqlite>| {
+    sql.write("send", async move |mut tx: Tx<E>| {
         for message in &messages {
             outbox.send(&mut tx, message).await?;
         }
@@ -36,7 +54,7 @@ async fn send(sql: &SqliteStore, messages: Vec<Message>) {
     .unwrap();
 }
 
-async fn claim(sql: &SqliteStore, rows: u16) -> Vec<Delivery> {
+async fn claim<E: Engine>(sql: &Sql<E>, rows: u16) -> Vec<Delivery> {
     sql.claim(rows, LEASE).await.unwrap()
 }
 
@@ -44,13 +62,12 @@ fn payloads(deliveries: &[Delivery]) -> Vec<&[u8]> {
     deliveries.iter().map(|delivery| &delivery.message.payload[..]).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_leaves_only_if_its_transaction_commits() {
-    let stage = Stage::set().await;
+async fn a_message_leaves_only_if_its_transaction_commits<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let outbox = stage.sql.clone();
-    let failed = stage.sql.write("failed", async move |mut tx: Tx<Sqlite>| {
+    let failed = stage.sql.write("failed", async move |mut tx: Tx<E>| {
         outbox.send(&mut tx, &message("k", 1)).await?;
-        sqlx::query("INSERT INTO nowhere VALUES (1)").execute(&mut **tx).await?;
+        blunder::<E>(&mut tx).await?;
         Ok::<_, Error>(())
     });
     failed.await.unwrap_err();
@@ -61,32 +78,28 @@ async fn a_message_leaves_only_if_its_transaction_commits() {
     assert_eq!(payloads(&claim(&stage.sql, 10).await), [b"1"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_same_fact_is_the_same_message() {
-    let stage = Stage::set().await;
+async fn the_same_fact_is_the_same_message<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     send(&stage.sql, vec![message("k", 1), message("k", 1)]).await;
     send(&stage.sql, vec![message("k", 1)]).await;
     let depth = stage.sql.depth().await.unwrap();
     assert_eq!((depth.waiting, depth.buried), (1, 0));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_over_its_bounds_is_refused() {
-    let stage = Stage::set().await;
+async fn a_message_over_its_bounds_is_refused<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let long_key = Message { key: "k".repeat(256), ..message("k", 1) };
     let large = Message { payload: Bytes::from(vec![0; 256 * 1024 + 1]), ..message("k", 2) };
     for bad in [long_key, large] {
         let outbox = stage.sql.clone();
-        let refused = stage
-            .sql
-            .write("refused", async move |mut tx: Tx<Sqlite>| outbox.send(&mut tx, &bad).await);
+        let refused =
+            stage.sql.write("refused", async move |mut tx: Tx<E>| outbox.send(&mut tx, &bad).await);
         assert_eq!(refused.await.unwrap_err().kind(), Kind::Invalid);
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn of_each_key_only_the_head_is_claimed() {
-    let stage = Stage::set().await;
+async fn of_each_key_only_the_head_is_claimed<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let messages = [("a", 1), ("a", 2), ("b", 3), ("", 4), ("", 5), ("b", 6)];
     send(&stage.sql, messages.map(|(key, serial)| message(key, serial)).into()).await;
     let first = claim(&stage.sql, 10).await;
@@ -97,9 +110,8 @@ async fn of_each_key_only_the_head_is_claimed() {
     assert_eq!(payloads(&claim(&stage.sql, 10).await), [b"2"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_retry_waits_and_keeps_its_place() {
-    let stage = Stage::set().await;
+async fn a_retry_waits_and_keeps_its_place<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await;
     stage.pass(Duration::from_secs(100_000)).await;
     send(&stage.sql, vec![message("a", 1), message("a", 2)]).await;
     let head = claim(&stage.sql, 10).await.remove(0);
@@ -113,9 +125,8 @@ async fn a_retry_waits_and_keeps_its_place() {
     assert_eq!((again[0].attempts, again[0].sequence), (3, head.sequence));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lapsed_claim_cannot_acknowledge() {
-    let stage = Stage::set().await;
+async fn a_lapsed_claim_cannot_acknowledge<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_clock().await;
     send(&stage.sql, vec![message("a", 1)]).await;
     let slow = claim(&stage.sql, 10).await.remove(0);
     stage.pass(LEASE).await;
@@ -130,9 +141,8 @@ async fn a_lapsed_claim_cannot_acknowledge() {
     assert_eq!(stage.sql.depth().await.unwrap().waiting, 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_buried_message_blocks_nobody_and_can_be_replayed() {
-    let stage = Stage::set().await;
+async fn a_buried_message_blocks_nobody_and_can_be_replayed<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     send(&stage.sql, vec![message("a", 1), message("a", 2)]).await;
     let head = claim(&stage.sql, 10).await.remove(0);
     let burial = Burial { why: "400 bad request".to_owned() };
@@ -165,9 +175,8 @@ async fn a_buried_message_blocks_nobody_and_can_be_replayed() {
     assert_eq!(told, [buried, ("replayed", "operator", reason.as_str())]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn letters_come_page_by_page() {
-    let stage = Stage::set().await;
+async fn letters_come_page_by_page<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     send(&stage.sql, (0..25).map(|serial| message("", serial)).collect()).await;
     let (mut after, mut seen) = (0, Vec::new());
     loop {
@@ -179,9 +188,8 @@ async fn letters_come_page_by_page() {
     assert_eq!(seen, (0..25).map(|serial| message("", serial).id).collect::<Vec<_>>());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sequence_is_never_used_again() {
-    let stage = Stage::set().await;
+async fn a_sequence_is_never_used_again<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     send(&stage.sql, vec![message("a", 1)]).await;
     let first = claim(&stage.sql, 10).await.remove(0);
     stage.sql.ack(first.message.id, first.token).await.unwrap();
@@ -190,9 +198,8 @@ async fn a_sequence_is_never_used_again() {
     assert!(second.sequence > first.sequence, "receivers compare sequences");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn messages_of_a_key_leave_in_order() {
-    let stage = Stage::set().await;
+async fn messages_of_a_key_leave_in_order<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let messages = (0..120).map(|serial| message(&format!("key {}", serial % 7), serial));
     send(&stage.sql, messages.collect()).await;
     let sent: Arc<Mutex<BTreeMap<String, Vec<u32>>>> = Arc::default();
@@ -226,14 +233,11 @@ async fn messages_of_a_key_leave_in_order() {
     assert_eq!((all.len(), count), (120, 120), "each once");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_errand_that_fails_harms_no_other() {
-    let stage = Stage::set().await;
+async fn an_errand_that_fails_harms_no_other<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     send(&stage.sql, (0..20).map(|serial| message("", serial)).collect()).await;
-    let mut conn = stage.connect().await;
-    let poison = "CREATE TRIGGER no_delete BEFORE DELETE ON hapax_outbox
-         WHEN old.payload = CAST('7' AS BLOB) BEGIN SELECT RAISE(ABORT, 'poison'); END";
-    sqlx::raw_sql(poison).execute(&mut conn).await.unwrap();
+    let seven = format!("old.payload = {}", E::octets(b"7"));
+    stage.execute(&E::refusal(Deed::Delete, "hapax_outbox", &seven)).await;
     let deliveries = claim(&stage.sql, 100).await;
     let acks = deliveries.iter().map(|delivery| {
         let ack = stage.sql.ack(delivery.message.id, delivery.token);
@@ -247,11 +251,10 @@ async fn an_errand_that_fails_harms_no_other() {
     assert!(matches!(unknown, Ok(false)), "{unknown:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn old_letters_go_and_living_ones_stay() {
+async fn old_letters_go_and_living_ones_stay<E: Engine>() {
     use hapax_core::purge::Purge;
 
-    let stage = Stage::set().await;
+    let stage = Stage::<E>::set().await.with_clock().await;
     send(&stage.sql, vec![message("", 1), message("", 2)]).await;
     let buried = claim(&stage.sql, 1).await.remove(0);
     let burial = Burial { why: "gone".to_owned() };

@@ -2,22 +2,21 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, channel},
     time::Duration,
 };
 
 const PART: &str = "HAPAX_STORE_PART";
-const FILE: &str = "HAPAX_STORE_FILE";
+const PLACE: &str = "HAPAX_STORE_PLACE";
 /// Lines that a part says begin with this; the rest is the test runner's.
 const MARK: &str = "part says: ";
 /// A part that says nothing for so long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The part that this process plays, and the database that it plays on.
-pub(crate) fn part() -> Option<(String, PathBuf)> {
-    Some((std::env::var(PART).ok()?, PathBuf::from(std::env::var_os(FILE)?)))
+pub(crate) fn part() -> Option<(String, String)> {
+    Some((std::env::var(PART).ok()?, std::env::var(PLACE).ok()?))
 }
 
 /// Says a line to the process that started us.
@@ -39,26 +38,26 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    /// Starts `test` of this program again, as `part` on the database at `file`.
-    pub(crate) fn start(test: &str, part: &str, file: &Path) -> Self {
-        Self::run(Command::new(std::env::current_exe().unwrap()), test, part, file)
+    /// Starts `test` of this program again, as `part` on the database at `place`.
+    pub(crate) fn start(test: &str, part: &str, place: &str) -> Self {
+        Self::run(Command::new(std::env::current_exe().unwrap()), test, part, place)
     }
 
     /// The same, where files may have at most `blocks` of 512 bytes until they are
     /// [relieved](Self::relieve).
-    pub(crate) fn start_confined(test: &str, part: &str, file: &Path, blocks: u32) -> Self {
+    pub(crate) fn start_confined(test: &str, part: &str, place: &str, blocks: u32) -> Self {
         let mut shell = Command::new("sh");
         // Without the trap the kernel would kill the writer instead of refusing the write.
         let script = format!("trap '' 25; ulimit -S -f {blocks}; exec \"$@\"");
         shell.args(["-c", &script, "sh"]).arg(std::env::current_exe().unwrap());
-        Self::run(shell, test, part, file)
+        Self::run(shell, test, part, place)
     }
 
-    fn run(mut command: Command, test: &str, part: &str, file: &Path) -> Self {
+    fn run(mut command: Command, test: &str, part: &str, place: &str) -> Self {
         let mut child = command
             .args(["--exact", test, "--nocapture"])
             .env(PART, part)
-            .env(FILE, file)
+            .env(PLACE, place)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use sqlx::Connection;
-
-use crate::stage::{Stage, claim, grant};
+use crate::{
+    engine::{Deed, Engine, on_each_engine},
+    stage::{Stage, claim, grant},
+};
 use hapax_core::store::{Answer, FaultKind, Step, Store};
 
-/// Whatever concerns this key is refused by the database itself.
-async fn poison(stage: &Stage, key: &str) {
-    let mut conn = stage.connect().await;
-    let triggers = format!(
-        "CREATE TRIGGER no_insert BEFORE INSERT ON hapax_records WHEN new.key_text = '{key}'
-         BEGIN SELECT RAISE(ABORT, 'poison'); END;
-         CREATE TRIGGER no_update BEFORE UPDATE ON hapax_records WHEN new.key_text = '{key}'
-         BEGIN SELECT RAISE(ABORT, 'poison'); END;"
-    );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(triggers)).execute(&mut conn).await.unwrap();
-    conn.close().await.unwrap();
+on_each_engine! {
+    a_poison_row_harms_only_itself
+    a_damaged_record_harms_only_itself
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_poison_row_harms_only_itself() {
-    let stage = Stage::set().await;
+/// Whatever concerns this key is refused by the database itself.
+async fn poison<E: Engine>(stage: &Stage<E>, key: &str) {
+    for deed in [Deed::Insert, Deed::Update] {
+        let ours = format!("new.key_text = '{key}'");
+        stage.execute(&E::refusal(deed, "hapax_records", &ours)).await;
+    }
+}
+
+async fn a_poison_row_harms_only_itself<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let (_, held) = grant(&stage.sql, &claim("held", 9)).await;
     poison(&stage, "poison").await;
     let mut steps: Vec<_> =
@@ -46,14 +46,11 @@ async fn a_poison_row_harms_only_itself() {
     assert_eq!(kept, 31, "all but the poisoned one are kept");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_record_harms_only_itself() {
-    let stage = Stage::set().await;
+async fn a_damaged_record_harms_only_itself<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     let (_, held) = grant(&stage.sql, &claim("held", 9)).await;
     let (_, damaged) = grant(&stage.sql, &claim("damaged", 9)).await;
-    let mut conn = stage.connect().await;
-    let newer = sqlx::query("UPDATE hapax_records SET format = 2 WHERE key_text = 'damaged'");
-    newer.execute(&mut conn).await.unwrap();
+    stage.execute("UPDATE hapax_records SET format = 2 WHERE key_text = 'damaged'").await;
     let mut ids = vec![held.id, damaged.id];
     ids.sort();
     for (id, found) in ids.iter().zip(stage.sql.look(ids.clone()).await) {

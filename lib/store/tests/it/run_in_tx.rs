@@ -9,33 +9,42 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use sqlx::{Connection, SqliteConnection};
 use tokio::{sync::Notify, task::JoinSet};
 
-use crate::stage::{Stage, key, prints, tenant};
+use crate::{
+    engine::{Engine, begin, blunder, insert, on_each_engine},
+    stage::{Stage, key, prints, tenant, value},
+};
 use hapax_core::{Begin, Busy, Effect, End as Ending, Policy, Ran};
-use hapax_store::{End, Error, Kind, Sqlite, SqliteStore, Tx};
+use hapax_store::{End, Error, Kind, MySql, Postgres, Sqlite, Tx};
+
+on_each_engine! {
+    a_repeat_gets_the_answer_of_the_first
+    a_refusal_keeps_the_answer_and_drops_the_rows
+    a_failed_closure_frees_its_key
+    a_panic_rolls_back_and_the_class_rules
+    a_panic_of_an_opaque_effect_is_held
+    a_closure_that_holds_the_writer_too_long_is_rolled_back
+    dropped_callers_leave_no_open_transaction
+    a_dropped_caller_does_not_stop_its_closure
+    duplicates_of_a_slow_key_hold_nothing_that_others_need
+    a_closure_that_keeps_its_transaction_is_refused
+    ; on servers: a_call_begun_inside_a_closure_has_a_connection_of_its_own
+}
 
 fn policy() -> Policy {
     Policy::new(Effect::Transactional).forever()
 }
 
-async fn insert(tx: &mut Tx<Sqlite>, item: &str) -> Result<(), Error> {
-    let insert = sqlx::query("INSERT INTO orders (item) VALUES (?1)").bind(item.to_owned());
-    insert.execute(&mut ***tx).await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_gets_the_answer_of_the_first() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_repeat_gets_the_answer_of_the_first<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
     for round in 0..3_u32 {
         let call = order.business(tenant(), key("1001"));
         let ran = stage
             .sql
-            .run_in_tx(call, async move |mut tx: Tx<Sqlite>| {
-                insert(&mut tx, "seat").await?;
+            .run_in_tx(call, async move |mut tx: Tx<E>| {
+                insert::<E>(&mut tx, "seat").await?;
                 Ok::<_, Error>(End::Commit(round))
             })
             .await
@@ -48,16 +57,15 @@ async fn a_repeat_gets_the_answer_of_the_first() {
     assert_eq!(stage.orders().await, ["seat"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_keeps_the_answer_and_drops_the_rows() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_refusal_keeps_the_answer_and_drops_the_rows<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
     for round in 0..2 {
         let call = order.business(tenant(), key("1001"));
         let ran = stage
             .sql
-            .run_in_tx(call, async |mut tx: Tx<Sqlite>| {
-                insert(&mut tx, "seat").await?;
+            .run_in_tx(call, async |mut tx: Tx<E>| {
+                insert::<E>(&mut tx, "seat").await?;
                 Ok::<_, Error>(End::Refuse("sold out".to_owned()))
             })
             .await
@@ -68,16 +76,15 @@ async fn a_refusal_keeps_the_answer_and_drops_the_rows() {
     assert!(stage.orders().await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failed_closure_frees_its_key() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_failed_closure_frees_its_key<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
     let call = order.business(tenant(), key("1001")).prints(prints("bad"));
     let failed = stage
         .sql
-        .run_in_tx(call, async |mut tx: Tx<Sqlite>| {
-            insert(&mut tx, "seat").await?;
-            sqlx::query("INSERT INTO nowhere VALUES (1)").execute(&mut **tx).await?;
+        .run_in_tx(call, async |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, "seat").await?;
+            blunder::<E>(&mut tx).await?;
             Ok::<_, Error>(End::Commit(()))
         })
         .await;
@@ -87,8 +94,8 @@ async fn a_failed_closure_frees_its_key() {
     let corrected = order.business(tenant(), key("1001")).prints(prints("good"));
     let ran = stage
         .sql
-        .run_in_tx(corrected, async |mut tx: Tx<Sqlite>| {
-            insert(&mut tx, "seat").await?;
+        .run_in_tx(corrected, async |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, "seat").await?;
             Ok::<_, Error>(End::Commit(1))
         })
         .await;
@@ -96,17 +103,16 @@ async fn a_failed_closure_frees_its_key() {
     assert_eq!(stage.orders().await, ["seat"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_panic_rolls_back_and_the_class_rules() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_panic_rolls_back_and_the_class_rules<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
     for round in 0..2 {
         // The first attempt hands its claim on in the background.
         let call = order.business(tenant(), key("1001")).wait(Duration::from_secs(5));
         let ran = stage
             .sql
-            .run_in_tx(call, async move |mut tx: Tx<Sqlite>| {
-                insert(&mut tx, "seat").await?;
+            .run_in_tx(call, async move |mut tx: Tx<E>| {
+                insert::<E>(&mut tx, "seat").await?;
                 assert!(round > 0, "the first closure panics");
                 Ok::<_, Error>(End::Commit(round))
             })
@@ -119,14 +125,13 @@ async fn a_panic_rolls_back_and_the_class_rules() {
     assert_eq!(stage.orders().await, ["seat"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_panic_of_an_opaque_effect_is_held() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_panic_of_an_opaque_effect_is_held<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(Policy::new(Effect::Opaque).forever());
     let call = || order.business(tenant(), key("1001"));
     let ran = stage
         .sql
-        .run_in_tx(call(), async |tx: Tx<Sqlite>| {
+        .run_in_tx(call(), async |tx: Tx<E>| {
             drop(tx);
             panic!("nobody knows what it did outside");
             #[expect(unreachable_code, reason = "says what the closure would answer")]
@@ -144,14 +149,13 @@ async fn a_panic_of_an_opaque_effect_is_held() {
     panic!("it is held for a person");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_closure_that_holds_the_writer_too_long_is_rolled_back() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_closure_that_holds_the_writer_too_long_is_rolled_back<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy().lease(Duration::from_millis(600)));
     let ran = stage
         .sql
-        .run_in_tx(order.business(tenant(), key("1001")), async |mut tx: Tx<Sqlite>| {
-            insert(&mut tx, "seat").await?;
+        .run_in_tx(order.business(tenant(), key("1001")), async |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, "seat").await?;
             std::future::pending::<()>().await;
             Ok::<_, Error>(End::Commit(()))
         })
@@ -164,28 +168,28 @@ async fn a_closure_that_holds_the_writer_too_long_is_rolled_back() {
     assert!(matches!(ran, Begin::Run(_)), "the key is free: {ran:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_begun_inside_a_closure_ends_with_a_clear_error() {
-    let stage = Stage::set().await.with_orders().await;
-    let order = stage.operation(policy().lease(Duration::from_millis(600)));
+/// On SQLite it would wait for the writer that the closure holds: see `one_writer`.
+async fn a_call_begun_inside_a_closure_has_a_connection_of_its_own<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
+    let order = stage.operation(policy());
+    let small = E::at(stage.place()).business(1).steps(1).readers(1);
+    let small = E::open(&small).await.unwrap();
     let inner = order.clone();
-    let ran = stage
-        .sql
-        .run_in_tx(order.business(tenant(), key("outer")), async move |tx: Tx<Sqlite>| {
-            // The claim waits for the writer, which waits for us.
-            let begun = inner.business(tenant(), key("inner")).begin().await;
-            drop((begun, tx));
+    let ran = small
+        .run_in_tx(order.business(tenant(), key("outer")), async move |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, "outer").await?;
+            let begun = inner.business(tenant(), key("inner")).begin().await?;
+            let Begin::Run(lease) = begun else { panic!("{begun:?}") };
+            lease.complete(value("inner")).await?;
             Ok::<_, Error>(End::Commit(()))
         })
         .await;
-    assert_eq!(ran.unwrap_err().kind(), Kind::Late);
-    let free = stage.sql.write("after", async |mut tx: Tx<Sqlite>| insert(&mut tx, "seat").await);
-    free.await.unwrap();
+    assert!(matches!(ran, Ok(Ran::Fresh(()))), "{ran:?}");
+    assert_eq!(stage.orders().await, ["outer"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn dropped_callers_leave_no_open_transaction() {
-    let stage = Stage::set().await.with_orders().await;
+async fn dropped_callers_leave_no_open_transaction<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
     // Each caller goes away one poll later than the one before.
     for polls in 0..12_usize {
@@ -193,8 +197,8 @@ async fn dropped_callers_leave_no_open_transaction() {
         let call = order.business(tenant(), key(&format!("k{polls}")));
         let mut ran = Box::pin(stage.sql.run_in_tx(call, {
             let item = item.clone();
-            async move |mut tx: Tx<Sqlite>| {
-                insert(&mut tx, &item).await?;
+            async move |mut tx: Tx<E>| {
+                insert::<E>(&mut tx, &item).await?;
                 tokio::task::yield_now().await;
                 Ok::<_, Error>(End::Commit(()))
             }
@@ -208,36 +212,35 @@ async fn dropped_callers_leave_no_open_transaction() {
         drop(ran);
     }
     // Whatever had begun is over soon, and the writer is free for anybody.
-    let mut other = stage.connect().await;
+    let other = stage.pool().await;
     for polls in 0..12_usize {
         let call = order.business(tenant(), key(&format!("k{polls}"))).wait(Duration::from_secs(5));
         let item = format!("item {polls:02}");
-        let ran = stage.sql.run_in_tx(call, async move |mut tx: Tx<Sqlite>| {
-            insert(&mut tx, &item).await?;
+        let ran = stage.sql.run_in_tx(call, async move |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, &item).await?;
             Ok::<_, Error>(End::Commit(()))
         });
         let ran = ran.await.unwrap();
         assert!(matches!(ran, Ran::Fresh(()) | Ran::Replayed(())), "{ran:?}");
-        let tx = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let tx = begin::<E>(&other).await;
         tx.rollback().await.unwrap();
     }
     let orders = stage.orders().await;
     assert_eq!(orders.len(), 12, "each order once: {orders:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_caller_does_not_stop_its_closure() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_dropped_caller_does_not_stop_its_closure<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
     let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let call = order.business(tenant(), key("1001"));
     let running = tokio::spawn({
         let (sql, started, go_on) = (stage.sql.clone(), Arc::clone(&started), Arc::clone(&go_on));
         async move {
-            let ran = sql.run_in_tx(call, async move |mut tx: Tx<Sqlite>| {
+            let ran = sql.run_in_tx(call, async move |mut tx: Tx<E>| {
                 started.notify_one();
                 go_on.notified().await;
-                insert(&mut tx, "seat").await?;
+                insert::<E>(&mut tx, "seat").await?;
                 Ok::<_, Error>(End::Commit(7))
             });
             ran.await
@@ -253,9 +256,8 @@ async fn a_dropped_caller_does_not_stop_its_closure() {
     assert_eq!(stage.orders().await, ["seat"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn duplicates_of_a_slow_key_hold_nothing_that_others_need() {
-    let stage = Stage::set().await.with_orders().await;
+async fn duplicates_of_a_slow_key_hold_nothing_that_others_need<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy().busy(Busy::Wait(Duration::from_secs(30))));
     let others_done = Arc::new(Notify::new());
     let runs = Arc::new(AtomicU32::new(0));
@@ -272,8 +274,8 @@ async fn duplicates_of_a_slow_key_hold_nothing_that_others_need() {
     }
     for item in 0..50 {
         let call = order.business(tenant(), key(&format!("other {item}").replace(' ', "/")));
-        let ran = stage.sql.run_in_tx(call, async move |mut tx: Tx<Sqlite>| {
-            insert(&mut tx, &item.to_string()).await?;
+        let ran = stage.sql.run_in_tx(call, async move |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, &item.to_string()).await?;
             Ok::<_, Error>(End::Commit(item))
         });
         assert!(matches!(ran.await.unwrap(), Ran::Fresh(_)));
@@ -293,81 +295,75 @@ async fn duplicates_of_a_slow_key_hold_nothing_that_others_need() {
     assert_eq!((fresh, runs.load(Ordering::SeqCst)), (1, 1));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_closure_cannot_commit_past_its_seal() {
-    let stage = Stage::set().await.with_orders().await;
+/// A closure that ends its transaction by itself and goes on as code that swallows its errors; the
+/// rows that stay.
+async fn meddle<E: Engine>(end: &'static str) -> Vec<String> {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
-    for end in ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN", "COMMIT; BEGIN"] {
-        let call = order.business(tenant(), key("1001")).wait(Duration::from_secs(5));
-        let ran = stage
-            .sql
-            .run_in_tx(call.clone(), async move |mut tx: Tx<Sqlite>| {
-                insert(&mut tx, "before").await?;
-                sqlx::raw_sql(end).execute(&mut **tx).await.ok();
-                // As code that swallows its errors would go on after a full disk.
-                insert(&mut tx, "after").await.ok();
-                Ok::<_, Error>(End::Commit(()))
-            })
-            .await;
-        assert_eq!(ran.unwrap_err().kind(), Kind::Refused, "after {end}");
-        assert!(stage.orders().await.is_empty(), "rows without an answer, after {end}");
-        let found = call.look().await.unwrap();
-        let completed = found.record.is_some_and(|record| record.outcome.is_some());
-        assert!(!completed, "an answer without its rows, after {end}");
-    }
-    let free = stage.sql.write("after", async |mut tx: Tx<Sqlite>| insert(&mut tx, "seat").await);
+    let call = order.business(tenant(), key("1001"));
+    let ran = stage
+        .sql
+        .run_in_tx(call.clone(), async move |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, "before").await?;
+            E::execute(&mut tx, end).await.ok();
+            insert::<E>(&mut tx, "after").await.ok();
+            Ok::<_, Error>(End::Commit(()))
+        })
+        .await;
+    assert_eq!(ran.unwrap_err().kind(), Kind::Refused, "after {end}");
+    let found = call.look().await.unwrap();
+    let completed = found.record.is_some_and(|record| record.outcome.is_some());
+    assert!(!completed, "an answer that nobody committed, after {end}");
+    let kept = stage.orders().await;
+    let free = stage.sql.write("next", async |mut tx: Tx<E>| insert::<E>(&mut tx, "next").await);
     free.await.unwrap();
-    assert_eq!(stage.orders().await, ["seat"]);
+    assert_eq!(stage.orders().await.len(), kept.len() + 1, "its connection is whole, after {end}");
+    kept
 }
 
+const ENDS: [&str; 4] = ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN", "COMMIT; BEGIN"];
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closure_that_keeps_its_transaction_is_refused() {
-    let stage = Stage::set().await.with_orders().await;
+async fn a_closure_cannot_commit_past_its_seal_on_sqlite() {
+    for end in ENDS {
+        assert_eq!(meddle::<Sqlite>(end).await, [""; 0], "rows without an answer, after {end}");
+    }
+}
+
+/// A server commits what it is told to; what can be had is that no answer is stored for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closure_that_commits_is_found_out_on_postgres() {
+    let kept = [&["before", "after"][..], &["after"], &[], &["before"]];
+    for (end, kept) in ENDS.into_iter().zip(kept) {
+        assert_eq!(meddle::<Postgres>(end).await, kept, "after {end}");
+    }
+}
+
+/// Here, what follows such an end commits nothing by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closure_that_commits_is_found_out_on_mysql() {
+    let kept = [&["before"][..], &[], &[], &["before"]];
+    for (end, kept) in ENDS.into_iter().zip(kept) {
+        assert_eq!(meddle::<MySql>(end).await, kept, "after {end}");
+    }
+}
+
+async fn a_closure_that_keeps_its_transaction_is_refused<E: Engine>() {
+    let stage = Stage::<E>::set().await.with_orders().await;
     let order = stage.operation(policy());
-    let shelf: Arc<Mutex<Option<Tx<Sqlite>>>> = Arc::default();
+    let shelf: Arc<Mutex<Option<Tx<E>>>> = Arc::default();
     let kept = Arc::clone(&shelf);
     let ran = stage
         .sql
-        .run_in_tx(order.business(tenant(), key("1001")), async move |mut tx: Tx<Sqlite>| {
-            insert(&mut tx, "seat").await?;
+        .run_in_tx(order.business(tenant(), key("1001")), async move |mut tx: Tx<E>| {
+            insert::<E>(&mut tx, "seat").await?;
             *kept.lock().unwrap() = Some(tx);
             Ok::<_, Error>(End::Commit(()))
         })
         .await;
     assert_eq!(ran.unwrap_err().kind(), Kind::Invalid);
     drop(shelf.lock().unwrap().take());
-    let free = stage.sql.write("after", async |mut tx: Tx<Sqlite>| insert(&mut tx, "late").await);
+    let free = stage.sql.write("after", async |mut tx: Tx<E>| insert::<E>(&mut tx, "late").await);
     free.await.unwrap();
     assert_eq!(stage.orders().await, ["late"], "what was kept was rolled back");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_busy_statement_runs_the_whole_closure_again() {
-    let stage = Stage::set().await.with_orders().await;
-    let order = stage.operation(policy());
-    let side = stage.path().with_file_name("side.db");
-    SqliteStore::open(&side).await.unwrap().close().await;
-    let url = format!("sqlite://{}", side.display());
-    let mut holder = SqliteConnection::connect(&url).await.unwrap();
-    sqlx::query("BEGIN IMMEDIATE").execute(&mut holder).await.unwrap();
-
-    let (runs, holder) = (Arc::new(AtomicU32::new(0)), Arc::new(tokio::sync::Mutex::new(holder)));
-    let counted = Arc::clone(&runs);
-    let ran = stage
-        .sql
-        .run_in_tx(order.business(tenant(), key("1001")), async move |mut tx: Tx<Sqlite>| {
-            insert(&mut tx, "seat").await?;
-            if counted.fetch_add(1, Ordering::SeqCst) == 2 {
-                sqlx::query("COMMIT").execute(&mut *holder.lock().await).await?;
-            }
-            // Another database that is locked: a real SQLITE_BUSY.
-            let mut conn = SqliteConnection::connect(&url).await?;
-            sqlx::query("PRAGMA busy_timeout = 0").execute(&mut conn).await?;
-            conn.begin_with("BEGIN IMMEDIATE").await?.rollback().await?;
-            Ok::<_, Error>(End::Commit(1))
-        })
-        .await;
-    assert!(matches!(ran, Ok(Ran::Fresh(1))), "{ran:?}");
-    assert_eq!(runs.load(Ordering::SeqCst), 3, "two runs met the lock");
-    assert_eq!(stage.orders().await, ["seat"], "rows of the failed runs are gone");
 }

@@ -1,60 +1,79 @@
-//! What the tests share: a store in a directory of its own, and its clock.
+//! What the tests share: a store in a database of its own, and its clock.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use sqlx::{
-    Connection, SqliteConnection,
-    sqlite::{SqliteConnectOptions, SqliteSynchronous},
-};
-use tempfile::TempDir;
+use sqlx::Pool;
 use tokio::sync::Mutex;
 
+use crate::engine::{Conn, Engine, connect, pool};
 use hapax_core::{
     Actor, BusinessKey, Effect, Fence, Fingerprint, Grant, Hapax, Identity, Nonce, Operation,
     OperationName, Outcome, Policy, Prints, Tenant, Timestamp,
     store::{Answer, Claim, Step, Store},
 };
-use hapax_store::SqliteStore;
+use hapax_store::{Dialect, Sql};
 
-/// A store in a fresh file.
-pub(crate) struct Stage {
-    dir: TempDir,
-    pub(crate) sql: SqliteStore,
-    /// Moves the clock. What it writes need not outlive the machine.
-    hand: Mutex<SqliteConnection>,
+/// All tables of the store.
+const TABLES: [&str; 7] =
+    ["records", "journal", "outbox", "outbox_journal", "inbox", "locks", "transitions"];
+
+/// A store in a fresh database.
+pub(crate) struct Stage<E: Engine> {
+    pub(crate) sql: Sql<E>,
+    place: String,
+    /// Moves the clock.
+    hand: Mutex<Option<Conn<E>>>,
+    _site: Box<dyn Any + Send + Sync>,
 }
 
-impl Stage {
+impl<E: Engine> Stage<E> {
     pub(crate) async fn set() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let sql = SqliteStore::open(dir.path().join("hapax.db")).await.unwrap();
-        let options = SqliteConnectOptions::new()
-            .filename(dir.path().join("hapax.db"))
-            .synchronous(SqliteSynchronous::Off);
-        let hand = SqliteConnection::connect_with(&options).await.unwrap();
-        Self { dir, sql, hand: Mutex::new(hand) }
+        let site = E::site().await;
+        let place = E::place(&site);
+        Self::on(place, Box::new(site)).await
     }
 
-    pub(crate) fn path(&self) -> PathBuf {
-        self.dir.path().join("hapax.db")
+    /// A store at a place, and what must outlive it.
+    pub(crate) async fn on(place: String, site: Box<dyn Any + Send + Sync>) -> Self {
+        let sql = E::open(&E::at(&place)).await.unwrap();
+        Self { sql, place, hand: Mutex::new(None), _site: site }
     }
 
-    /// The file of a transaction log that is not yet part of the database.
-    pub(crate) fn wal_bytes(&self) -> u64 {
-        std::fs::metadata(self.dir.path().join("hapax.db-wal")).map_or(0, |meta| meta.len())
+    /// The same database, emptied, on connections of this runtime.
+    pub(crate) async fn again(self) -> Self {
+        let Self { place, _site: site, .. } = self;
+        let sql = E::open(&E::at(&place)).await.unwrap();
+        let mut hand = hand::<E>(&place).await;
+        for table in TABLES {
+            E::execute(&mut hand, &format!("DELETE FROM hapax_{table}")).await.unwrap();
+        }
+        Self { sql, place, hand: Mutex::new(Some(hand)), _site: site }
     }
 
-    /// Another store on the same file, as another process has it.
-    pub(crate) async fn other(&self) -> SqliteStore {
-        SqliteStore::open(self.path()).await.unwrap()
+    /// A path or a URL.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Another store on the same database, as another process has it.
+    pub(crate) async fn other(&self) -> Sql<E> {
+        E::open(&E::at(&self.place)).await.unwrap()
     }
 
     /// A connection of the caller's own.
-    pub(crate) async fn connect(&self) -> SqliteConnection {
-        let options =
-            SqliteConnectOptions::new().filename(self.path()).busy_timeout(Duration::from_secs(5));
-        SqliteConnection::connect_with(&options).await.unwrap()
+    pub(crate) async fn connect(&self) -> Conn<E> {
+        connect::<E>(&self.place).await
+    }
+
+    /// Connections of the caller's own.
+    pub(crate) async fn pool(&self) -> Pool<<E as Dialect>::Db> {
+        pool::<E>(&self.place).await
+    }
+
+    /// Sends a text on a connection of the caller's own.
+    pub(crate) async fn execute(&self, text: &str) {
+        E::execute(&mut self.connect().await, text).await.unwrap();
     }
 
     /// An engine with one operation.
@@ -64,38 +83,41 @@ impl Stage {
 
     /// Makes the table of the business.
     pub(crate) async fn with_orders(self) -> Self {
-        let mut conn = self.connect().await;
-        sqlx::raw_sql("CREATE TABLE orders (item TEXT NOT NULL) STRICT")
-            .execute(&mut conn)
-            .await
-            .unwrap();
-        conn.close().await.unwrap();
+        self.execute(E::ORDERS).await;
         self
     }
 
     /// The rows of the business.
     pub(crate) async fn orders(&self) -> Vec<String> {
-        sqlx::query_scalar("SELECT item FROM orders ORDER BY rowid")
-            .fetch_all(self.sql.readers())
-            .await
-            .unwrap()
+        let mut conn = self.sql.readers().acquire().await.unwrap();
+        E::texts(&mut conn, "SELECT item FROM orders ORDER BY number").await.unwrap()
+    }
+
+    /// Takes the clock into its hands: it can [move](Self::pass) it.
+    pub(crate) async fn with_clock(self) -> Self {
+        let mut hand = hand::<E>(&self.place).await;
+        E::execute(&mut hand, E::TAKE_CLOCK).await.unwrap();
+        *self.hand.lock().await = Some(hand);
+        self
     }
 
     /// Moves the store's clock forward; once it is in the future it stands still by itself.
     pub(crate) async fn pass(&self, span: Duration) -> Timestamp {
-        let now = sqlx::query_scalar(
-            "UPDATE hapax_clock SET latest = (SELECT now FROM hapax_now) + ?1 RETURNING latest",
-        )
-        .bind(hapax_core::millis(span))
-        .fetch_one(&mut *self.hand.lock().await)
-        .await
-        .unwrap();
-        Timestamp::from_millis(now)
+        let text = E::MOVE_CLOCK.replace("{span}", &hapax_core::millis(span).to_string());
+        let mut hand = self.hand.lock().await;
+        let hand = hand.as_mut().expect("a stage with a clock");
+        Timestamp::from_millis(E::number(hand, &text).await.unwrap())
     }
 }
 
+async fn hand<E: Engine>(place: &str) -> Conn<E> {
+    let mut hand = connect::<E>(place).await;
+    E::execute(&mut hand, E::HASTE).await.unwrap();
+    hand
+}
+
 /// The engine around a store.
-pub(crate) fn hapax(sql: &SqliteStore) -> Hapax {
+pub(crate) fn hapax<E: Engine>(sql: &Sql<E>) -> Hapax {
     Hapax::new(Arc::new(sql.clone()))
 }
 

@@ -1,17 +1,24 @@
 //! The journal of every entity's moves.
 
-use crate::stage::{Stage, actor};
+use crate::{
+    engine::{Engine, on_each_engine},
+    stage::{Stage, actor},
+};
 use hapax_core::machine::Transition;
-use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
+use hapax_store::{Error, Kind, Sql, Tx};
 
-async fn go(
-    sql: &SqliteStore,
+on_each_engine! {
+    a_version_is_left_once
+}
+
+async fn go<E: Engine>(
+    sql: &Sql<E>,
     version: i64,
     from: &'static str,
     to: &'static str,
 ) -> Result<(), Error> {
     let journal = sql.clone();
-    sql.write("move", async move |mut tx: Tx<Sqlite>| {
+    sql.write("move", async move |mut tx: Tx<E>| {
         let entity = "pay_1".to_owned();
         let moved = Transition { kind: "payment", entity, version, from, to, event: "moved" };
         journal.transition(&mut tx, &moved, &actor("worker")).await
@@ -19,9 +26,8 @@ async fn go(
     .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_version_is_left_once() {
-    let stage = Stage::set().await;
+async fn a_version_is_left_once<E: Engine>() {
+    let stage = Stage::<E>::set().await;
     go(&stage.sql, 1, "created", "waiting").await.unwrap();
     let error = go(&stage.sql, 1, "created", "failed").await.unwrap_err();
     assert_eq!(error.kind(), Kind::Fenced);

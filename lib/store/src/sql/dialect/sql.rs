@@ -49,7 +49,7 @@ macro_rules! texts {
         /// A *change* is one text, sent in one round trip, which returns a row for each row that
         /// it changed: what changed something says so by its rows, never by a count. A batch of
         /// steps is bound as one JSON array of objects (`$1`), and a step's change returns id,
-        /// epoch and now, a claim's also nonce, attempts, created_at, class and checkpoint.
+        /// epoch and now, a claim's also nonce, attempts, `created_at`, class and checkpoint.
         pub(crate) trait Texts {
             $($(#[$meaning])* const $name: &'static str $(= $text)?;)+
         }

@@ -26,7 +26,7 @@ use super::{
     row::{Cell, Row},
     sheet::push_hex,
 };
-use crate::error::{Error, Kind};
+use crate::error::Error;
 
 /// MySQL, and MariaDB, which speaks the same.
 #[derive(Clone, Copy, Debug)]
@@ -158,12 +158,11 @@ impl Verbs for MySql {
     }
 
     /// After a deadlock the session has no transaction, and what its owner sends would commit
-    /// statement by statement: from now on it is refused.
-    async fn spoil(conn: &mut MySqlConnection, error: &Error) {
-        if error.kind() == Kind::Unavailable || error.kind() == Kind::Refused {
-            if let Err(cause) = conn.execute(sql::READ_ONLY).await {
-                tracing::debug!(error = &cause as &dyn std::error::Error, "nothing to spoil");
-            }
+    /// statement by statement; after any other error it has one, with half of the work. Both are
+    /// over, and from now on what is sent is refused.
+    async fn spoil(conn: &mut MySqlConnection, _: &Error) {
+        if let Err(cause) = conn.execute(sql::READ_ONLY).await {
+            tracing::debug!(error = &cause as &dyn std::error::Error, "nothing to spoil");
         }
     }
 }

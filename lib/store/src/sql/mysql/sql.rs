@@ -21,8 +21,10 @@ pub(super) const ROLLBACK: &str = "\
 -- rollback
 ROLLBACK";
 
+/// A new transaction would commit the one that is still open, with half of its work.
 pub(super) const READ_ONLY: &str = "\
 -- read_only
+ROLLBACK;
 START TRANSACTION READ ONLY";
 
 /// Keeps other processes out. Each step of the schema commits, so that no transaction could.

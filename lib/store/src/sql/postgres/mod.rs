@@ -166,8 +166,10 @@ pub(super) fn fate(cause: &PgDatabaseError) -> Option<Fate> {
         // Too many connections, for this role or at all, and a server that starts.
         (_, "53300" | "57P03") => Fate::Again,
         ("53", _) => Fate::Full,
+        // Somebody ended the transaction, or went on in one that was broken off.
+        (_, "25P01" | "25P02") => Fate::Refused,
         // Connection lost, shut down, or a server that only reads: it is not the one any more.
-        ("08" | "57" | "58" | "25", _) if cause.code() != "25P02" => Fate::Gone,
+        ("08" | "57" | "58" | "25", _) => Fate::Gone,
         (_, "40003") => Fate::Gone,
         (_, "XX001" | "XX002") => Fate::Corrupt,
         _ => Fate::Refused,
