@@ -7,8 +7,8 @@
 //!
 //! Invariant: the scripts do to each record what `hapax_core::store::apply` does to it
 //! (`any_step_does_what_the_pure_rule_does`), each of their guards is missed if it is taken away
-//! (`every_guard_of_a_claim_is_missed` and its neighbours), and no step is sent again unless the server said that
-//! it was not taken (`a_step_whose_answer_is_lost_is_sent_once`).
+//! (`every_guard_of_a_claim_is_missed` and its neighbours), and no step is sent again unless the
+//! server said that it was not taken (`a_step_whose_answer_is_lost_is_sent_once`).
 //!
 //! What this store can't promise: Redis answers before a replica or the disk has the record, so
 //! a fail-over or a crash may lose a claim that was granted (`a_fail_over_may_lose_a_claim`).

@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-use hapax_testkit::{
-    Proxy,
-    proxy::{Fate, Mode},
-};
-
 use crate::stage::{
     self, LEASE, ask, claim, complete, fault, grant, hold, look, pass, record, tell, try_claim,
     until,
@@ -16,6 +11,10 @@ use hapax_core::{
     store::{Answer, Claim, FaultKind, Step, Store},
 };
 use hapax_store::redis::RedisStore;
+use hapax_testkit::{
+    Proxy,
+    proxy::{Fate, Mode},
+};
 
 fn refused(answer: &Answer, kind: FaultKind, code: &str) {
     let (word, is, why) = fault(answer);
@@ -116,6 +115,28 @@ async fn a_server_that_is_away_has_done_nothing() {
     .await;
     assert_eq!(look(&store, claim("2", 1).id).await.record, None);
     grant(&store, &claim("2", 1)).await;
+}
+
+/// On a server that flushes before it answers, what was acknowledged outlives every kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_flushed_survives_twenty_kills() {
+    let server = hapax_testkit::redis().await.unwrap();
+    let store = RedisStore::open(&server.url()).await.unwrap();
+    let mut kept = Vec::new();
+    for round in 0..20_u8 {
+        let fence = hold(&store, &claim(&round.to_string(), 1)).await;
+        if round % 2 == 0 {
+            let answer = ask(&store, complete(fence, "done")).await;
+            assert!(matches!(answer, Answer::Applied { .. }), "{answer:?}");
+        }
+        kept.push(record(&store, fence.id).await);
+        server.kill().await.unwrap();
+        server.restart().await.unwrap();
+        until("it is dialled again", async || store.look(vec![fence.id]).await[0].is_ok()).await;
+        for before in &kept {
+            assert_eq!(&record(&store, before.identity.id()).await, before);
+        }
+    }
 }
 
 /// A server that has never been there is dialled now and then, not by every caller.

@@ -1,7 +1,5 @@
 //! What happens in a cluster: slots move, masters die.
 
-use hapax_testkit::RedisCluster;
-
 use crate::stage::{
     LEASE, ask, claim, complete, grant, hold, namespace, record, tell, try_claim, until, value,
 };
@@ -10,6 +8,7 @@ use hapax_core::{
     store::{Answer, Claim, Scan, Step, Store},
 };
 use hapax_store::redis::RedisStore;
+use hapax_testkit::RedisCluster;
 
 /// A store on a cluster, begun from its first two nodes.
 async fn store_on(cluster: &RedisCluster) -> RedisStore {

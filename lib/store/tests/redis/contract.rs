@@ -6,12 +6,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hapax_testkit::{Redis, redis_cluster, shared::SharedCluster};
-
 use crate::stage::{self, namespace};
 use hapax_contract::{Alternate, BoxFuture, Subject, locks::Place};
 use hapax_core::{lock::Locks, store::Store};
 use hapax_store::redis::RedisStore;
+use hapax_testkit::{Redis, redis_cluster, shared::SharedCluster};
 
 /// Long against what a case does on a loaded machine.
 const BEAT: Duration = Duration::from_millis(120);
@@ -48,6 +47,11 @@ impl Trial {
     fn on_the_cluster(door: Door) -> Self {
         let servers = Servers::Cluster(block_on(redis_cluster()).unwrap());
         Self { door, servers, beat: CLUSTER_BEAT }
+    }
+
+    /// Locks are tried on many random lives, of few steps each.
+    fn of_locks(self) -> Self {
+        Self { beat: BEAT, ..self }
     }
 
     async fn store(&self, namespace: &str) -> RedisStore {
@@ -136,5 +140,5 @@ mod cluster_by_two_doors {
 mod locks_on_the_cluster {
     use super::{Door, Trial};
 
-    hapax_contract::locks_suite!(Trial::on_the_cluster(Door::One));
+    hapax_contract::locks_suite!(Trial::on_the_cluster(Door::One).of_locks());
 }

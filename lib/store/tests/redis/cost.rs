@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use hapax_testkit::{Proxy, Redis};
 
 use crate::stage::{self, claim, tell, tenant};
 use hapax_core::{
@@ -11,6 +10,7 @@ use hapax_core::{
     store::{Step, Store},
 };
 use hapax_store::redis::RedisStore;
+use hapax_testkit::{Proxy, Redis};
 
 /// A store whose traffic is counted; it knows all scripts already.
 struct Counted {

@@ -7,10 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_testkit::{
-    Proxy, Redis,
-    proxy::{Fate, Mode, scripts},
-};
 
 use crate::stage::{
     self, ask, claim, complete, fault, grant, hold, pass, record, tell, tenant, try_claim,
@@ -20,6 +16,10 @@ use hapax_core::{
     store::{Answer, Durability, FaultKind, Step, Store},
 };
 use hapax_store::redis::RedisStore;
+use hapax_testkit::{
+    Proxy, Redis,
+    proxy::{Fate, Mode, scripts},
+};
 
 /// Answers that are swallowed in the long run.
 const LOSSES: u32 = 200;

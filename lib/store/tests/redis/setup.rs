@@ -1,7 +1,5 @@
 //! Servers on which no store opens, and what is said about them.
 
-use hapax_testkit::Redis;
-
 use crate::stage::{chain, server, store};
 use hapax_core::{
     Effect, Hapax, Policy,
@@ -11,6 +9,7 @@ use hapax_store::{
     Error, Kind,
     redis::{RedisOpening, RedisStore},
 };
+use hapax_testkit::Redis;
 
 async fn refused(opening: RedisOpening, cure: &str) {
     let error: Error = opening.open().await.expect_err("it must be refused");

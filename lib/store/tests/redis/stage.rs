@@ -9,7 +9,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_testkit::Redis;
 
 use hapax_core::{
     Actor, BusinessKey, Clock, Effect, Fence, Fingerprint, Grant, Id, Identity, Nonce,
@@ -17,6 +16,7 @@ use hapax_core::{
     store::{Answer, Claim, FaultKind, Found, Step, Store},
 };
 use hapax_store::redis::RedisStore;
+use hapax_testkit::Redis;
 
 /// The lease of a claim that names no other.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);

@@ -11,11 +11,10 @@ use std::{
     time::Duration,
 };
 
-use hapax_testkit::Redis;
-
 use crate::redis::{RedisStore, script::Scripts};
 use hapax_contract::{BoxFuture, Subject, locks::Place};
 use hapax_core::{lock::Locks, store::Store};
+use hapax_testkit::Redis;
 
 /// The line that reads the server's clock, and the one that adds what it was moved by.
 const STILL: &str = "time[1] * 1000 + math.floor(time[2] / 1000)";

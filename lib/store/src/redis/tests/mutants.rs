@@ -9,14 +9,13 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use hapax_testkit::Redis;
-
 use super::{
     moved::{Moved, moved},
     oracle, server,
 };
 use crate::redis::script::{Part, Scripts};
 use hapax_contract::{CASES, locks};
+use hapax_testkit::Redis;
 
 /// Random lives that a guard must survive before it counts as missed by nobody.
 const LIVES: u32 = 256;

@@ -4,7 +4,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use hapax_testkit::Redis;
 use proptest::{
     prelude::*,
     test_runner::{RngAlgorithm, TestError, TestRng, TestRunner},
@@ -16,6 +15,7 @@ use hapax_core::{
     OperationName, Outcome, Prints, Record, Retention, SystemClock, Tenant, Timestamp,
     store::{Answer, Claim, Entry, Ruling, Step, Store, apply},
 };
+use hapax_testkit::Redis;
 
 const IDS: usize = 6;
 const NONCES: u8 = 4;
