@@ -510,9 +510,9 @@ pub enum Resolved {
 }
 
 fn judge(mut held: Box<Held>, found: Found) -> Resolved {
-    let ours = found.record.filter(|record| {
-        record.is_held_by(&held.work.fence()) && record.state == State::Completed
-    });
+    let ours = found
+        .record
+        .filter(|record| record.is_held_by(&held.work.fence()) && record.state == State::Completed);
     match ours.and_then(|record| record.outcome.clone()) {
         Some(outcome) => {
             held.sealed(outcome.clone(), found.now);

@@ -1,29 +1,21 @@
-//! The contract of stores and locks on real servers and on their own clock: through one handle,
-//! and through two in turn.
+//! The contract of stores and locks on real servers and on their own clock: through two handles
+//! in turn.
 //!
-//! What waits really waits here, so random lives are few; many more are played on a clock that
-//! can be moved, and against the pure rule (`redis::tests` in the crate).
+//! What waits really waits here, so a beat is long and all cases wait at once. The contract on a
+//! clock that can be moved, random lives included, is in the crate (`redis::tests`).
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use crate::stage::{self, namespace};
-use hapax_contract::{Alternate, BoxFuture, Subject, locks::Place};
+use hapax_contract::{Alternate, BoxFuture, CASES, Subject, locks::Place};
 use hapax_core::{lock::Locks, store::Store};
 use hapax_store::redis::RedisStore;
 use hapax_testkit::{Redis, redis_cluster, shared::SharedCluster};
 
-/// Long against what a case does on a loaded machine.
-const BEAT: Duration = Duration::from_millis(120);
-const CLUSTER_BEAT: Duration = Duration::from_millis(250);
-/// Random lives of one test; each waits for some seconds.
-const LIVES: u32 = 2;
-
-/// How a store on trial is reached.
-#[derive(Clone, Copy)]
-enum Door {
-    One,
-    Two,
-}
+/// Long against what a case does while all others do theirs, on a loaded machine.
+const BEAT: Duration = Duration::from_secs(1);
+/// Random lives of locks; each waits for many beats.
+const LIVES: u32 = 1;
 
 enum Servers {
     One(Redis),
@@ -31,27 +23,20 @@ enum Servers {
 }
 
 struct Trial {
-    door: Door,
     servers: Servers,
-    beat: Duration,
 }
 
 impl Trial {
     /// On a server of its own.
-    fn by(door: Door) -> Self {
+    fn on_a_server() -> Self {
         let servers = Servers::One(block_on(stage::server()));
-        Self { door, servers, beat: BEAT }
+        Self { servers }
     }
 
     /// On the cluster of the run, whose disks are waited for.
-    fn on_the_cluster(door: Door) -> Self {
+    fn on_the_cluster() -> Self {
         let servers = Servers::Cluster(block_on(redis_cluster()).unwrap());
-        Self { door, servers, beat: CLUSTER_BEAT }
-    }
-
-    /// Locks are tried on many random lives, of few steps each.
-    fn of_locks(self) -> Self {
-        Self { beat: BEAT, ..self }
+        Self { servers }
     }
 
     async fn store(&self, namespace: &str) -> RedisStore {
@@ -66,13 +51,11 @@ impl Trial {
         }
     }
 
+    /// Two handles on the same records, in turn.
     async fn doors(&self) -> Arc<dyn Store> {
         let namespace = namespace();
-        let store = Arc::new(self.store(&namespace).await);
-        match self.door {
-            Door::One => store,
-            Door::Two => Arc::new(Alternate::new([store, Arc::new(self.store(&namespace).await)])),
-        }
+        let (left, right) = (self.store(&namespace).await, self.store(&namespace).await);
+        Arc::new(Alternate::new([Arc::new(left), Arc::new(right)]))
     }
 }
 
@@ -96,7 +79,7 @@ macro_rules! on_trial {
             }
 
             fn beat(&self) -> Duration {
-                self.beat
+                BEAT
             }
         }
     };
@@ -107,38 +90,30 @@ on_trial!(Place, Arc<dyn Locks>, async |trial: &'_ Trial| {
     Arc::new(trial.store(&namespace()).await) as Arc<dyn Locks>
 });
 
-mod one_door {
-    use super::{Door, LIVES, Trial};
-
-    hapax_contract::suite!(Trial::by(Door::One), LIVES);
+/// Tries every case, all at once.
+fn try_all(trial: Trial) {
+    let trial = Arc::new(trial);
+    let trials = CASES.iter().map(|case| {
+        let trial = Arc::clone(&trial);
+        (case.name, thread::spawn(move || case.run(&*trial)))
+    });
+    let trials: Vec<_> = trials.collect();
+    let broken = trials.into_iter().filter_map(|(name, trial)| trial.join().err().map(|_| name));
+    assert_eq!(broken.collect::<Vec<_>>(), [""; 0]);
 }
 
-mod two_doors {
-    use super::{Door, LIVES, Trial};
-
-    hapax_contract::suite!(Trial::by(Door::Two), LIVES);
+#[test]
+fn every_case_holds() {
+    try_all(Trial::on_a_server());
 }
 
-mod locks {
-    use super::{Door, Trial};
-
-    hapax_contract::locks_suite!(Trial::by(Door::One));
-}
-
-mod cluster_by_one_door {
-    use super::{Door, LIVES, Trial};
-
-    hapax_contract::suite!(Trial::on_the_cluster(Door::One), LIVES);
-}
-
-mod cluster_by_two_doors {
-    use super::{Door, LIVES, Trial};
-
-    hapax_contract::suite!(Trial::on_the_cluster(Door::Two), LIVES);
+#[test]
+fn every_case_holds_on_a_cluster() {
+    try_all(Trial::on_the_cluster());
 }
 
 mod locks_on_the_cluster {
-    use super::{Door, Trial};
+    use super::{LIVES, Trial};
 
-    hapax_contract::locks_suite!(Trial::on_the_cluster(Door::One).of_locks());
+    hapax_contract::locks_suite!(Trial::on_the_cluster(), LIVES);
 }

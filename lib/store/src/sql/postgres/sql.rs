@@ -1,7 +1,8 @@
 //! Every statement that PostgreSQL speaks in its own way.
 //!
-//! A change is one statement: it reads the clock once, locks in the order of the ids what its
-//! guard permits, changes that, and tells the journal of what it changed.
+//! A change is one statement: it reads the clock once, locks in the order of its rows what its
+//! guard permits, changes that, and tells the journal of what it changed. The planner takes a
+//! batch for a hundred rows, so each lookup is written as one that can only use its index.
 
 use super::Postgres;
 use crate::sql::dialect::Texts;
@@ -77,15 +78,17 @@ macro_rules! ours {
             ", won AS MATERIALIZED (
     SELECT r.id
     FROM step
-    JOIN hapax_records AS r
-        ON r.id = step.id
-    WHERE r.epoch = step.epoch
-        AND r.nonce = step.nonce
-        AND r.state IN ",
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = step.id
+            AND r.epoch = step.epoch
+            AND r.nonce = step.nonce
+            AND r.state IN ",
             $states,
             "
-    ORDER BY r.id
-    FOR UPDATE OF r
+        FOR UPDATE
+    ) AS r
 )"
         )
     };
@@ -98,14 +101,16 @@ macro_rules! over {
     SELECT r.id
     FROM step
     CROSS JOIN clock
-    JOIN hapax_records AS r
-        ON r.id = step.id
-    WHERE r.epoch = step.epoch
-        AND r.state IN (1, 3)
-        AND (r.state = 1 OR r.nonce <> step.nonce)
-        AND r.lease_until <= clock.now - coalesce(r.retake_after, 0)
-    ORDER BY r.id
-    FOR UPDATE OF r
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = step.id
+            AND r.epoch = step.epoch
+            AND r.state IN (1, 3)
+            AND (r.state = 1 OR r.nonce <> step.nonce)
+            AND r.lease_until <= clock.now - coalesce(r.retake_after, 0)
+        FOR UPDATE
+    ) AS r
 )"
     };
 }
@@ -120,11 +125,10 @@ macro_rules! take {
     SET ",
             $sets,
             "
-    FROM won
-    JOIN claim
-        ON claim.id = won.id
+    FROM claim
     CROSS JOIN clock
-    WHERE r.id = won.id
+    WHERE r.id = claim.id
+        AND r.id = ANY (ARRAY (SELECT id FROM won))
     RETURNING r.id, r.epoch, clock.now, r.nonce, r.attempts, r.created_at, r.class,
         r.checkpoint, r.caller
 ), told AS (
@@ -149,11 +153,10 @@ UPDATE hapax_records AS r
 SET ",
             $sets,
             "
-FROM won
-JOIN step
-    ON step.id = won.id
+FROM step
 CROSS JOIN clock
-WHERE r.id = won.id
+WHERE r.id = step.id
+    AND r.id = ANY (ARRAY (SELECT id FROM won))
 RETURNING r.id, r.epoch, clock.now"
         )
     };
@@ -168,11 +171,10 @@ macro_rules! change_and_tell {
     SET ",
             $sets,
             "
-    FROM won
-    JOIN step
-        ON step.id = won.id
+    FROM step
     CROSS JOIN clock
-    WHERE r.id = won.id
+    WHERE r.id = step.id
+        AND r.id = ANY (ARRAY (SELECT id FROM won))
     RETURNING r.id, r.epoch, clock.now, r.caller, step.actor, step.note
 ), told AS (
     INSERT INTO hapax_journal (record, at, epoch, event, actor, note)
@@ -225,14 +227,16 @@ FROM changed"
     SELECT r.id
     FROM claim
     CROSS JOIN clock
-    JOIN hapax_records AS r
-        ON r.id = claim.id
-    WHERE (
-            r.reuse_at <= clock.now
-            OR (r.state = 4 AND r.nonce <> claim.nonce)
-        )
-    ORDER BY r.id
-    FOR UPDATE OF r SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = claim.id
+            AND (
+                r.reuse_at <= clock.now
+                OR (r.state = 4 AND r.nonce <> claim.nonce)
+            )
+        FOR UPDATE SKIP LOCKED
+    ) AS r
 )",
         take!(
             "class = claim.class,
@@ -263,23 +267,25 @@ FROM changed"
     SELECT r.id
     FROM claim
     CROSS JOIN clock
-    JOIN hapax_records AS r
-        ON r.id = claim.id
-    WHERE r.state IN (1, 3)
-        AND r.nonce <> claim.nonce
-        AND r.attempts < claim.attempts_max
-        AND r.lease_until <= clock.now - r.retake_after
-        AND r.lease_until <= clock.now - claim.retake_after
-        AND (r.retake_until IS NULL OR r.retake_until > clock.now)
-        AND (claim.retake_for IS NULL OR r.created_at + claim.retake_for > clock.now)
-        AND (
-            length(r.prints) = 0
-            OR claim.print IS NULL
-            OR claim.print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
-            OR claim.older_print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
-        )
-    ORDER BY r.id
-    FOR UPDATE OF r SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = claim.id
+            AND r.state IN (1, 3)
+            AND r.nonce <> claim.nonce
+            AND r.attempts < claim.attempts_max
+            AND r.lease_until <= clock.now - r.retake_after
+            AND r.lease_until <= clock.now - claim.retake_after
+            AND (r.retake_until IS NULL OR r.retake_until > clock.now)
+            AND (claim.retake_for IS NULL OR r.created_at + claim.retake_for > clock.now)
+            AND (
+                length(r.prints) = 0
+                OR claim.print IS NULL
+                OR claim.print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
+                OR claim.older_print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
+            )
+        FOR UPDATE SKIP LOCKED
+    ) AS r
 )",
         take!(
             "class = greatest(r.class, claim.class),
@@ -389,8 +395,13 @@ SELECT wanted.place, (SELECT now FROM hapax_now), ",
         record!(),
         "
 FROM json_array_elements_text($1::json) WITH ORDINALITY AS wanted (id, place)
-LEFT JOIN hapax_records AS r
-    ON r.id = decode(wanted.id, 'hex')"
+LEFT JOIN LATERAL (
+    SELECT *
+    FROM hapax_records AS r
+    WHERE r.id = decode(wanted.id, 'hex')
+    LIMIT 1
+) AS r
+    ON true"
     );
 
     const SCAN: &'static str = concat!(

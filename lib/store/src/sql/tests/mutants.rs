@@ -165,20 +165,27 @@ fn is_noticed<G: Ground>(name: &str) -> bool {
             fails!(Sites<G>: house::moves_are_told_of_their_entity * 1)
         }
         "JOURNAL_PURGE" => fails!(Sites<G>: house::a_purge_leaves_young_lines * 1),
+        // Few lives miss most guards; the races miss the locks.
         _ => {
-            // A statement that is refused, or a record that cannot be read, is a parting too.
-            let searched = catch_unwind(|| oracle::search::<G, Bent<G>>(LIVES, 0));
-            !matches!(searched, Ok(Ok(())))
+            parts_from_the_pure_rule::<G>(LIVES / 8)
                 || fails! { Sites<G>:
                     house::pages_are_of_their_operation * 1,
                     house::a_record_that_is_locked_holds_up_no_claim * 1,
                     case::claim::claims_at_once_give_one_grant * 10,
                     case::claim::take_overs_at_once_give_one_grant * 10,
                     case::claim::a_late_completion_and_a_take_over_have_one_winner * 20,
+                    case::claim::a_late_step_and_a_take_over_do_not_mix * 10,
                     case::settle::a_late_completion_and_a_ruling_have_one_winner * 20,
                 }
+                || parts_from_the_pure_rule::<G>(LIVES)
         }
     }
+}
+
+fn parts_from_the_pure_rule<G: Ground>(lives: u32) -> bool {
+    // A statement that is refused, or a record that cannot be read, is a parting too.
+    let searched = catch_unwind(|| oracle::search::<G, Bent<G>>(lives, 0));
+    !matches!(searched, Ok(Ok(())))
 }
 
 /// Takes each guard of the statements that are wanted away in turn; says which ones nobody missed.
