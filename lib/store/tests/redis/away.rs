@@ -117,6 +117,28 @@ async fn a_server_that_is_away_has_done_nothing() {
     grant(&store, &claim("2", 1)).await;
 }
 
+/// On a server that flushes before it answers, what was acknowledged outlives every kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_flushed_survives_twenty_kills() {
+    let server = hapax_testkit::redis().await.unwrap();
+    let store = RedisStore::open(&server.url()).await.unwrap();
+    let mut kept = Vec::new();
+    for round in 0..20_u8 {
+        let fence = hold(&store, &claim(&round.to_string(), 1)).await;
+        if round % 2 == 0 {
+            let answer = ask(&store, complete(fence, "done")).await;
+            assert!(matches!(answer, Answer::Applied { .. }), "{answer:?}");
+        }
+        kept.push(record(&store, fence.id).await);
+        server.kill().await.unwrap();
+        server.restart().await.unwrap();
+        until("it is dialled again", async || store.look(vec![fence.id]).await[0].is_ok()).await;
+        for before in &kept {
+            assert_eq!(&record(&store, before.identity.id()).await, before);
+        }
+    }
+}
+
 /// A server that has never been there is dialled now and then, not by every caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_server_is_not_stormed() {

@@ -44,6 +44,16 @@ async fn whoever_waits_elsewhere_is_told_that_a_lock_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_closed_listens_no_more() {
+    let (server, store) = stage::store().await;
+    assert!(is_told(store.freed(name("1"))).await);
+    let channels = async || tell(&server, "PUBSUB CHANNELS").await;
+    assert_eq!(channels().await, "hapax:freed");
+    assert!(tokio::time::timeout(LEASE, store.close()).await.is_ok(), "nothing is waited for");
+    until("it listens no more", async || channels().await.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn releases_are_heard_again_after_the_server_came_back() {
     let (server, store) = stage::store().await;
     let other = RedisStore::open(&server.url()).await.unwrap();

@@ -66,6 +66,7 @@ async fn addresses_that_lead_nowhere_are_told_apart_and_secrets_are_kept() {
         ("postgres://me:s3cret@127.0.0.1:1", Kind::Invalid),
         ("redis://me:s3cret@127.0.0.1:port", Kind::Invalid),
         ("redis://me:s3cret@127.0.0.1:1", Kind::Unavailable),
+        ("rediss://me:s3cret@127.0.0.1:1", Kind::Unavailable),
     ] {
         let error = RedisStore::open(urls).await.expect_err("it leads nowhere");
         let why = format!("{} {error:?}", chain(&error));
