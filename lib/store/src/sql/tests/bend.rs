@@ -92,10 +92,9 @@ impl Guard {
                 () => left.push((*line).to_owned()),
             }
             // The guard was the end of its statement.
-            if at == to && line.ends_with(';') && self.instead.is_none() {
-                if let Some(last) = left.last_mut() {
-                    last.push(';');
-                }
+            let is_end = at == to && line.ends_with(';') && self.instead.is_none();
+            if let Some(last) = left.last_mut().filter(|_| is_end) {
+                last.push(';');
             }
         }
         let first = lines[self.from].trim();
