@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
 
 use crate::server::Variant;
 
@@ -32,8 +32,11 @@ enum Command {
         #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
         rounds: u32,
     },
-    /// Claim and complete in SQLite against one commit for each statement
+    /// What a guard costs on each engine, against a hand-written program with the same driver
     Store {
+        /// Only this engine; all of them if none is named
+        #[arg(long, value_enum)]
+        engine: Vec<store::Engine>,
         /// Rounds; each visits every variant once, and the median round is told
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
         rounds: u32,
@@ -50,7 +53,10 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Http { rounds } => http::run(rounds),
-        Command::Store { rounds } => store::run(rounds),
+        Command::Store { engine, rounds } => {
+            let engines = if engine.is_empty() { store::Engine::value_variants() } else { &engine };
+            store::run(engines, rounds)
+        }
         Command::Serve { variant } => server::run(variant),
     };
     match done {

@@ -258,7 +258,27 @@ impl Redis {
         Ok(replica)
     }
 
-    /// Sends one command and returns the answer as text, lists as lines.
+    /// Waits until this replica has everything that its master did so far.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it does not get there within half a minute.
+    pub async fn catch_up(&self, master: &Self) -> Result<()> {
+        let (own, master) = (self.port(), master.port());
+        blocking(move || {
+            let offset = |port: u16, name: &str| -> Result<u64> {
+                let state = topology::fields(&ask(port, &["INFO", "replication"])?);
+                Ok(state.get(name).with_context(|| format!("no {name}"))?.parse()?)
+            };
+            let due = offset(master, "master_repl_offset")?;
+            clock::wait_for("the copy of a replica", FAIL_OVER_LIMIT, || {
+                Ok((offset(own, "slave_repl_offset")? >= due).then_some(()))
+            })
+        })
+        .await
+    }
+
+    /// Sends one command on a connection of its own and returns the answer as text, lists as lines.
     ///
     /// # Errors
     ///

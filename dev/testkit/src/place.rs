@@ -5,13 +5,20 @@ use std::{
     io::ErrorKind,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::geteuid;
 
+use crate::process;
+
 /// Bytes of chance in a name: no two directories meet.
 const CHANCE_BYTES: usize = 8;
+
+/// A directory without a process that is older than this is nobody's; a younger one may just be
+/// on its way to its process.
+const OLD: Duration = Duration::from_secs(600);
 
 /// The directory of this user's servers, locks and ports.
 ///
@@ -45,6 +52,22 @@ pub(crate) fn fresh(parent: &Path, begin: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// Removes directories in `parent` that a killed guardian left: no process names them.
+pub(crate) fn sweep(parent: &Path, begin: &str) -> Result<()> {
+    let lines = process::command_lines()?;
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let named = || lines.iter().any(|line| line.contains(&*path.to_string_lossy()));
+        let changed = entry.metadata().and_then(|found| found.modified()).ok();
+        let is_old = || changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > OLD);
+        if entry.file_name().to_string_lossy().starts_with(begin) && is_old() && !named() {
+            // Somebody else may be at it too.
+            drop(fs::remove_dir_all(&path));
+        }
+    }
+    Ok(())
+}
+
 /// A file for locks: opened, made if it is missing, never emptied.
 pub(crate) fn lock_file(path: &Path) -> Result<File> {
     File::options()
@@ -61,4 +84,9 @@ pub(crate) fn chance() -> Result<String> {
     let mut bytes = [0; CHANCE_BYTES];
     getrandom::fill(&mut bytes).context("the operating system gives no randomness")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A shell program without its comments: it is shown where processes are listed.
+pub(crate) fn program(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }

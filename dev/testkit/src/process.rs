@@ -79,12 +79,16 @@ pub(crate) fn is_running_with(pid: u32, word: &Path) -> bool {
     is_running(pid) && String::from_utf8_lossy(&line).contains(&*word.to_string_lossy())
 }
 
+/// The command lines of all processes.
+pub(crate) fn command_lines() -> Result<Vec<String>> {
+    let lines = all()?.filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
+    Ok(lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect())
+}
+
 /// The children of a process.
 #[cfg(feature = "tests")]
 pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
-    let all = fs::read_dir("/proc").context("this needs Linux")?;
-    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    Ok(pids.filter(|child| state(*child).is_some_and(|(_, parent)| parent == pid)).collect())
+    Ok(all()?.filter(|child| state(*child).is_some_and(|(_, parent)| parent == pid)).collect())
 }
 
 /// The last lines of a log.
@@ -93,6 +97,12 @@ pub(crate) fn tail(log: &Path) -> String {
     let text = String::from_utf8_lossy(&text);
     let skip = text.lines().count().saturating_sub(TAIL_LINES);
     text.lines().skip(skip).collect::<Vec<_>>().join("\n")
+}
+
+/// The numbers of all processes.
+fn all() -> Result<impl Iterator<Item = u32>> {
+    let all = fs::read_dir("/proc").context("this needs Linux")?;
+    Ok(all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
 /// State and parent of a process, from proc(5).

@@ -237,7 +237,7 @@ struct Guardian {
 impl Guardian {
     fn of<E: Engine>(dir: &PathBuf) -> Result<Self> {
         let mut process = Command::new("sh")
-            .args(["-c", WATCH, "watch.sh"])
+            .args(["-c", &place::program(WATCH), "watch.sh"])
             .arg(dir)
             .arg(E::END.as_raw().to_string())
             .process_group(0)

@@ -40,8 +40,8 @@ pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Shared<E> {
     url: String,
-    // `None`: the server is the user's own.
-    _hold: Option<File>,
+    // Empty: the server is the user's own.
+    _hold: Vec<File>,
     engine: PhantomData<E>,
 }
 
@@ -56,12 +56,9 @@ impl<E: Engine> Shared<E> {
     /// Fails with one sentence and the end of the server's log if it cannot be started.
     pub fn hold() -> Result<Self> {
         let (url, hold) = match std::env::var(E::VARIABLE) {
-            Ok(url) => (url, None),
-            Err(_) => {
-                let (url, hold) = keep(E::SLUG, |house| house.start::<E>(&[]).map(E::url))
-                    .with_context(|| format!("failed to share {}", E::NAME))?;
-                (url, Some(hold))
-            }
+            Ok(url) => (url, Vec::new()),
+            Err(_) => keep(E::SLUG, 1, |house| house.start::<E>(&[]).map(E::url))
+                .with_context(|| format!("failed to share {}", E::NAME))?,
         };
         Ok(Self { url, _hold: hold, engine: PhantomData })
     }
@@ -77,7 +74,7 @@ impl<E: Engine> Shared<E> {
 #[derive(Debug)]
 pub struct SharedCluster {
     urls: Vec<String>,
-    _hold: Option<File>,
+    _hold: Vec<File>,
 }
 
 impl SharedCluster {
@@ -91,19 +88,16 @@ impl SharedCluster {
     /// As [`Shared::hold`].
     pub fn hold() -> Result<Self> {
         let (urls, hold) = match std::env::var(Self::VARIABLE) {
-            Ok(urls) => (urls, None),
-            Err(_) => {
-                let (urls, hold) = keep("redis-cluster", |house| {
-                    let settings = topology::settings();
-                    let start = |_| house.start::<RedisEngine>(&settings);
-                    let ports = (0..NODES).map(start).collect::<Result<Vec<u16>>>()?;
-                    topology::join(&ports)?;
-                    let urls: Vec<String> = ports.into_iter().map(RedisEngine::url).collect();
-                    Ok(urls.join(","))
-                })
-                .context("failed to share a Redis Cluster")?;
-                (urls, Some(hold))
-            }
+            Ok(urls) => (urls, Vec::new()),
+            Err(_) => keep("redis-cluster", NODES, |house| {
+                let settings = topology::settings();
+                let start = |_| house.start::<RedisEngine>(&settings);
+                let ports = (0..NODES).map(start).collect::<Result<Vec<u16>>>()?;
+                topology::join(&ports)?;
+                let urls: Vec<String> = ports.into_iter().map(RedisEngine::url).collect();
+                Ok(urls.join(","))
+            })
+            .context("failed to share a Redis Cluster")?,
         };
         Ok(Self { urls: urls.split(',').map(str::to_owned).collect(), _hold: hold })
     }
@@ -116,23 +110,29 @@ impl SharedCluster {
 }
 
 /// Where one kind of shared server is kept, while its start is locked.
-pub(crate) struct House {
+struct House {
     dir: PathBuf,
-    used: PathBuf,
+    /// A file for each server whose lock keeps it: guardians would disturb each other at one.
+    used: Vec<PathBuf>,
     /// Directories of the servers that were started.
     runs: Vec<PathBuf>,
 }
 
-/// Finds what `start` started, or starts it; returns its URL and the lock that keeps it.
-pub(crate) fn keep(
+/// Finds the servers that `start` started, or starts them; returns their URL and what keeps them.
+fn keep(
     slug: &str,
+    servers: usize,
     start: impl FnOnce(&mut House) -> Result<String>,
-) -> Result<(String, File)> {
+) -> Result<(String, Vec<File>)> {
     let dir = place::root()?.join(format!("{slug}-{}", generation()));
     place::make(&dir)?;
-    let used = dir.join("used");
-    let hold = place::lock_file(&used)?;
-    hold.lock_shared().context("failed to lock a shared server")?;
+    let used: Vec<PathBuf> = (0..servers).map(|at| dir.join(format!("used-{at}"))).collect();
+    let mut hold = Vec::new();
+    for path in &used {
+        let file = place::lock_file(path)?;
+        file.lock_shared().context("failed to lock a shared server")?;
+        hold.push(file);
+    }
     if let Some(url) = running(&dir) {
         return Ok((url, hold));
     }
@@ -141,6 +141,8 @@ pub(crate) fn keep(
     if let Some(url) = running(&dir) {
         return Ok((url, hold));
     }
+    place::sweep(&dir, "run-")?;
+    place::sweep(&place::root()?.join("private"), "")?;
     let mut house = House { dir: dir.clone(), used, runs: Vec::new() };
     let url = start(&mut house)?;
     let lines = house.runs.iter().map(|run| format!("\n{}", run.display())).collect::<String>();
@@ -152,7 +154,7 @@ pub(crate) fn keep(
 
 impl House {
     /// Starts one server under a guardian and waits until it answers.
-    pub(crate) fn start<E: Engine>(&mut self, settings: &[(String, String)]) -> Result<u16> {
+    fn start<E: Engine>(&mut self, settings: &[(String, String)]) -> Result<u16> {
         let programs = package::need(E::NAME, E::PACKAGE, E::programs)?;
         let port = Port::take()?;
         let home = Home { dir: place::fresh(&self.dir, "run")?, port: port.number };
@@ -173,12 +175,13 @@ impl House {
     /// Leaves a server to a guardian that survives us.
     fn guard(&self, home: &Home, end: i32, line: &[String]) -> Result<()> {
         let log = home.open_log()?;
+        let used = self.used.get(self.runs.len()).context("more servers than locks")?;
         // The kernel ends the server if somebody ends the guardian.
         let tied = ["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned);
         let mut guardian = Command::new("sh");
         guardian
-            .args(["-c", KEEP, "keep.sh"])
-            .args([&home.dir, &self.used])
+            .args(["-c", &place::program(KEEP), "keep.sh"])
+            .args([&home.dir, used])
             .args([IDLE_SECONDS.to_string(), end.to_string()])
             .args(tied.iter().chain(line))
             .current_dir(&home.dir)

@@ -14,6 +14,8 @@ mod ci;
 mod clock;
 mod features;
 mod run;
+mod servers;
+mod sql_mutants;
 mod test;
 mod tidy;
 
@@ -41,10 +43,16 @@ enum Command {
     },
     /// Runs every test: unit, integration and doc tests, then the demo
     ///
+    /// Starts the database servers first, installing them if need be, and keeps them meanwhile.
     /// Uses nextest where it is installed (its `ci` profile when CI is set) and `cargo test`
     /// where it is not. The demo runs from the release profile and must end with exit code 0
     /// and the verdict `pass`.
     Test,
+    /// Starts the database servers that tests share, prints their URLs and keeps them until Ctrl-C
+    ///
+    /// Installs Debian's packages when it is root and they are missing. Tests find the servers by
+    /// themselves, and start them when nobody keeps them.
+    Servers,
     /// Checks the house rules that no other tool checks
     ///
     /// Prints each finding as `path:line: message` on standard output.
@@ -62,6 +70,11 @@ enum Command {
         #[arg(long, value_name = "N")]
         rounds: Option<u32>,
     },
+    /// Takes each guard of each engine's statements and scripts away, and looks who notices
+    ///
+    /// Prints one line for each mutant, `killed` or `SURVIVED`, and their count. Fails if one
+    /// survived. Takes the better part of an hour.
+    SqlMutants,
     /// Runs the tests and accepts changed snapshots and compiler messages; review the diff
     Bless {
         /// Only the tests of this package
@@ -86,9 +99,14 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ci { keep_going: false } => run::all(ci::steps(&root), OnFailure::Stop),
         Command::Ci { keep_going: true } => run::all(ci::steps(&root), OnFailure::Continue),
         Command::Test => run::all(test::steps(), OnFailure::Stop),
+        Command::Servers => {
+            servers::until_ended()?;
+            ExitCode::SUCCESS
+        }
         Command::Tidy => run::all(vec![tidy_step(root)], OnFailure::Stop),
         Command::Features => run::all(features::steps(&root)?, OnFailure::Continue),
         Command::Bench { what, rounds } => run::all(bench::steps(what, rounds), OnFailure::Stop),
+        Command::SqlMutants => run::all(sql_mutants::steps(), OnFailure::Stop),
         Command::Bless { package } => {
             run::all(bless::steps(package.as_deref()), OnFailure::Continue)
         }

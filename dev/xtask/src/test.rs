@@ -7,13 +7,15 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use crate::run::{self, Step};
+use crate::servers;
 
 const DEMO: &[&str] =
     &["run", "--release", "--package", "hapax-cli", "--bin", "hapax", "--", "demo", "--json"];
 
-/// Unit and integration tests, doc tests, the demo.
+/// The servers, unit and integration tests, doc tests, the demo.
 pub(crate) fn steps() -> Vec<Step> {
     vec![
+        servers::step(),
         unit_and_integration(Runner::installed(), Place::here()),
         Step::cargo("doc tests", &["test", "--workspace", "--doc"]),
         Step::ours("demo", &format!("cargo {}", DEMO.join(" ")), demo),

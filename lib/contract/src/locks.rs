@@ -85,11 +85,14 @@ impl Place for Memory {
 
 /// Makes one test of every case of locks, and one of random sequences against the memory.
 ///
-/// The argument is an expression that makes a fresh [`Place`](crate::locks::Place); each test
-/// evaluates it for itself.
+/// The first argument is an expression that makes a fresh [`Place`](crate::locks::Place); each
+/// test evaluates it for itself. The second is the number of random lives.
 #[macro_export]
 macro_rules! locks_suite {
     ($place:expr) => {
+        $crate::locks_suite!($place, $crate::locks::LIVES);
+    };
+    ($place:expr, $lives:expr) => {
         $crate::locks_suite!([$place]
             a_free_lock_is_gained
             a_held_lock_is_taken
@@ -111,7 +114,7 @@ macro_rules! locks_suite {
 
         #[test]
         fn random_sequences_match_the_memory() {
-            $crate::locks::search(&$place, $crate::locks::LIVES).unwrap();
+            $crate::locks::search(&$place, $lives).unwrap();
         }
     };
     ([$place:expr] $($case:ident)+) => {$(

@@ -86,6 +86,7 @@ macro_rules! __with_cases {
                 claims_on_other_keys_are_all_granted
                 take_overs_at_once_give_one_grant
                 a_late_completion_and_a_take_over_have_one_winner
+                a_late_step_and_a_take_over_do_not_mix
                 a_take_over_keeps_the_request
                 a_repeat_finds_the_outcome
             ]

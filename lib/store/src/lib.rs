@@ -2,6 +2,8 @@
 #![warn(clippy::wildcard_enum_match_arm, clippy::float_arithmetic, clippy::exhaustive_enums)]
 
 mod error;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sql")]
 mod sql;
 

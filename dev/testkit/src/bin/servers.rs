@@ -6,6 +6,7 @@
 use std::io::{self, Read as _, Write as _};
 
 use anyhow::{Context as _, Result, bail};
+
 use hapax_testkit::{
     engine::{Engine, MariaDbEngine, PostgresEngine, RedisEngine},
     shared::{Shared, SharedCluster},

@@ -196,29 +196,32 @@ fn up(board: &Switchboard, line: &Line) -> Result<()> {
         ensure!(length > 0, "the client hung up");
         bytes.extend_from_slice(piece.get(..length).unwrap_or_default());
         ensure!(bytes.len() <= MESSAGE_MAX, "a message without an end");
-        let mut out = Vec::new();
-        while let Some((length, course)) = consider(board, line, &bytes)? {
-            let taken: Vec<u8> = bytes.drain(..length).collect();
+        let (mut out, mut at) = (Vec::new(), 0);
+        while let Some((length, course)) = consider(board, line, rest(&bytes, at))? {
+            let taken = bytes.get(at..at + length).unwrap_or_default();
+            at += length;
             match course {
-                Course::Pass => out.extend(taken),
+                Course::Pass => out.extend_from_slice(taken),
                 Course::Answer(reply) => (&line.client).write_all(reply)?,
                 Course::Late(delay) => {
                     send_up(board, line, &mut out)?;
                     thread::sleep(delay);
-                    out.extend(taken);
+                    out.extend_from_slice(taken);
                 }
-                Course::Cut => {
-                    send_up(board, line, &mut out)?;
-                    return Ok(());
-                }
+                Course::Cut => return send_up(board, line, &mut out),
                 Course::Deafen => {
                     send_up(board, line, &mut out)?;
                     return deaf(line);
                 }
             }
         }
+        bytes.drain(..at);
         send_up(board, line, &mut out)?;
     }
+}
+
+fn rest(bytes: &[u8], at: usize) -> &[u8] {
+    bytes.get(at..).unwrap_or_default()
 }
 
 /// Reads what the client sends until it gives up, so that it sees no closed window.
@@ -293,17 +296,18 @@ fn sift(board: &Switchboard, line: &Line, bytes: &mut Vec<u8>) -> Result<(Vec<u8
     if std::mem::take(&mut talk.sent) {
         board.tally().round_trips += 1;
     }
-    let mut out = Vec::new();
-    while let Some(piece) = talk.protocol.down(bytes)? {
-        let taken = bytes.drain(..piece.length);
+    let (mut out, mut at) = (Vec::new(), 0);
+    while let Some(piece) = talk.protocol.down(rest(bytes, at))? {
+        let taken = bytes.get(at..at + piece.length).unwrap_or_default();
+        at += piece.length;
         let answer = talk.closed + 1;
+        talk.closed += u64::from(piece.closes);
         let Some(mut loss) = talk.loss.filter(|loss| answer >= loss.answer) else {
-            out.extend(taken);
-            talk.closed += u64::from(piece.closes);
+            out.extend_from_slice(taken);
             continue;
         };
         let spared = std::cmp::min(loss.spared, piece.length);
-        out.extend(taken.take(spared));
+        out.extend_from_slice(taken.get(..spared).unwrap_or_default());
         loss.spared -= spared;
         let torn = spared > 0 && loss.spared == 0;
         if (piece.closes || torn) && !loss.counted {
@@ -311,11 +315,11 @@ fn sift(board: &Switchboard, line: &Line, bytes: &mut Vec<u8>) -> Result<(Vec<u8
             board.faults().swallow();
         }
         talk.loss = Some(loss);
-        talk.closed += u64::from(piece.closes);
         if loss.counted && loss.cuts {
             return Ok((out, true));
         }
     }
+    bytes.drain(..at);
     Ok((out, false))
 }
 

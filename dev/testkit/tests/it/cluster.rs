@@ -45,7 +45,7 @@ async fn a_replica_takes_over_from_a_killed_master_and_the_old_one_follows() {
     let mut session = client(&cluster.urls()).await;
     let _: () = session.set("kept", 1).await.unwrap();
     let master = cluster.master_of("kept").await.unwrap();
-    cluster.nodes()[master].ask(&["WAIT", "1", "5000"]).await.unwrap();
+    cluster.nodes()[master + 3].catch_up(&cluster.nodes()[master]).await.unwrap();
 
     cluster.nodes()[master].kill().await.unwrap();
     cluster.wait_for_master(master + 3).await.unwrap();

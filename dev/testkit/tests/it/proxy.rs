@@ -15,6 +15,8 @@ use hapax_testkit::{
 
 /// Longer than any answer of a local server takes.
 const SILENCE: Duration = Duration::from_millis(400);
+/// Longer than a busy machine needs.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn exactly_one_commit_of_postgres_loses_its_answer() {
@@ -280,5 +282,7 @@ async fn redis_behind_a_proxy() -> (Redis, Proxy) {
 
 async fn redis_session(proxy: &Proxy) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(proxy.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    // The client's own half second is too short for a busy machine.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }

@@ -113,7 +113,7 @@ async fn a_replica_behind_a_black_hole_loses_what_its_master_acknowledged() {
     let link = Proxy::before(&master.url()).unwrap();
     let replica = Redis::replica_of(link.port()).await.unwrap();
     master.ask(&["SET", "copied", "1"]).await.unwrap();
-    master.ask(&["WAIT", "1", "5000"]).await.unwrap();
+    replica.catch_up(&master).await.unwrap();
 
     link.set(Mode::BlackHole);
     assert_eq!(master.ask(&["SET", "lost", "1"]).await.unwrap(), "OK");

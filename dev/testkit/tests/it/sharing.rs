@@ -10,8 +10,9 @@ use std::{
     time::Duration,
 };
 
-use hapax_testkit::is_running;
 use tempfile::TempDir;
+
+use hapax_testkit::is_running;
 
 /// Longer than a server lives that nobody uses.
 const PAST_IDLE: Duration = Duration::from_secs(8);
@@ -48,9 +49,9 @@ fn a_server_without_its_guardian_ends_and_the_next_user_starts_another() {
     for guardian in processes_with("keep.sh", dir.path()) {
         Command::new("kill").args(["-KILL", &guardian.to_string()]).status().unwrap();
     }
+    wait_until(|| !is_running(server[0]));
     let (mut second, after) = ready(hold(&["redis"], dir.path()));
 
-    assert!(server.into_iter().all(|pid| !is_running(pid)), "it runs without its guardian");
     assert_ne!(before, after);
     for holder in [&mut first, &mut second] {
         // The end of its input ends it.
@@ -82,6 +83,36 @@ fn a_killed_test_leaves_no_server() {
         let private = dir.path().join(format!("hapax-testkit-{}", own_user(dir.path())));
         wait_until(|| fs::read_dir(private.join("private")).unwrap().next().is_none());
     }
+}
+
+#[test]
+fn the_nodes_of_a_cluster_end_together() {
+    let dir = open_dir();
+    let (mut holder, urls) = ready(hold(&["redis-cluster"], dir.path()));
+    assert_eq!(processes_with("redis-server", dir.path()).len(), 6, "{urls:?}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+
+    thread::sleep(PAST_IDLE);
+    assert_eq!(processes_with("redis-server", dir.path()), [0; 0]);
+}
+
+#[test]
+fn what_a_killed_guardian_left_is_removed_when_it_is_old() {
+    let dir = open_dir();
+    let private = dir.path().join(format!("hapax-testkit-{}/private", own_user(dir.path())));
+    let (old, young) = (private.join("redis-old"), private.join("redis-young"));
+    for left in [&old, &young] {
+        fs::create_dir_all(left.join("data")).unwrap();
+    }
+    let touched = Command::new("touch").args(["-d", "1 hour ago"]).arg(&old).status().unwrap();
+    assert!(touched.success());
+    let (mut holder, _) = ready(hold(&["redis"], dir.path()));
+
+    assert!(!old.exists() && young.exists());
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    wait_until_none(dir.path());
 }
 
 #[test]

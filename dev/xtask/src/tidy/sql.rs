@@ -47,8 +47,7 @@ fn misnamed(path: &str, source: &Source) -> Vec<Finding> {
                     name.to_lowercase()
                 ));
             }
-            // A source of rows that several statements share begins no statement.
-            None if !first.starts_with("-- ") && !first.starts_with("FROM (") => {
+            None if !first.starts_with("-- ") && !is_piece(source, at) => {
                 add("begin the statement with a line `-- name`".to_owned());
             }
             _ => {}
@@ -70,6 +69,28 @@ fn const_of(source: &Source, at: usize) -> Option<&str> {
     let begin = (0..equals).rev().take_while(|&at| !matches!(source.word(at), ";" | "{" | "}"));
     let keyword = begin.filter(|&at| source.word(at) == "const").last()?;
     Some(source.word(keyword + 1))
+}
+
+/// Whether the literal at `at` is put together with others: a later part of a `concat!`, or the
+/// part of a macro that several statements share. The name stands before the first part.
+fn is_piece(source: &Source, at: usize) -> bool {
+    let follows = at.checked_sub(1).is_some_and(|before| source.word(before) == ",");
+    let macros = (0..at).filter(|&begin| source.word(begin) == "macro_rules");
+    follows || macros.into_iter().any(|begin| at < end_of(source, begin))
+}
+
+/// Where the braces that are opened after `begin` are all closed.
+fn end_of(source: &Source, begin: usize) -> usize {
+    let mut open = 0_u32;
+    for at in begin..source.code.len() {
+        match source.word(at) {
+            "{" => open += 1,
+            "}" if open <= 1 => return at,
+            "}" => open -= 1,
+            _ => {}
+        }
+    }
+    source.code.len()
 }
 
 /// Literals that hold a statement, with their index in the code.
@@ -116,12 +137,21 @@ mod tests {
         let text = "pub(crate) const CLAIM_INSERT: &str = \"\\\n-- claim_insert\n\
             INSERT INTO r (id)\nVALUES (?)\";\nimpl Dialect for Sqlite {\n\
             const LOOK: &'static str =\n    concat!(\"-- look\\nSELECT a\", \" FROM b\");\n\
+            const TELL: &'static str = concat!(\"-- tell\\n\", \"DELETE FROM r\", tail!());\n\
             fn f() -> &'static str { \"-- f\\nDELETE FROM r\" } }\n";
         assert!(
             found("lib/store/src/sql.rs", text).is_empty(),
             "{:?}",
             found("lib/store/src/sql.rs", text)
         );
+    }
+
+    #[test]
+    fn a_part_that_statements_share_has_no_name() {
+        let text = "macro_rules! rows { () => { \"SELECT a\\nFROM r\" }; }\n";
+        assert!(found("lib/store/src/sql.rs", text).is_empty());
+        let text = format!("{text}fn f() -> &'static str {{ \"DELETE FROM r\" }}");
+        assert_eq!(found("lib/store/src/sql.rs", &text), ["lib/store/src/sql.rs:2"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::{sync::Barrier, task::JoinSet};
 
 use crate::{
-    stage::{Stage, checkpoint, complete, prints},
+    stage::{Stage, checkpoint, complete, doubt, prints, release},
     subject::Subject,
 };
 use hapax_core::{
@@ -195,6 +195,47 @@ pub async fn a_late_completion_and_a_take_over_have_one_winner(subject: &dyn Sub
                 assert_eq!((record.state, record.epoch), (State::Claimed, grant.epoch));
             }
             both => panic!("one must win: {both:?}"),
+        }
+    }
+}
+
+/// Whatever a late holder still sends does not reach the attempt of its heir.
+pub async fn a_late_step_and_a_take_over_do_not_mix(subject: &dyn Subject) {
+    let stage = Stage::set(subject).await;
+    let mut holders = Vec::new();
+    for serial in 0..32 {
+        let key = format!("mix-{serial}");
+        holders.push((stage.hold(&stage.claim(&key, 1)).await, stage.claim(&key, 2)));
+    }
+    stage.pass(2).await;
+
+    let mut races = JoinSet::new();
+    for (serial, (fence, heir)) in holders.into_iter().enumerate() {
+        let late = match serial % 4 {
+            0 => Step::Renew { fence, lease: stage.beats(9) },
+            1 => checkpoint(fence, b"late"),
+            2 => doubt(fence),
+            _ => release(fence, stage.beats(9)),
+        };
+        let (left, right) = (Arc::clone(stage.store()), Arc::clone(stage.store()));
+        races.spawn(async move {
+            let late = left.apply(vec![late]);
+            let take_over = right.apply(vec![Step::Claim(Arc::new(heir.clone()))]);
+            let (late, take_over) = futures_util::join!(late, take_over);
+            (heir, late, take_over)
+        });
+    }
+    while let Some(race) = races.join_next().await {
+        let (heir, late, take_over) = race.unwrap_or_else(|cause| panic!("a racer died: {cause}"));
+        let record = stage.record(heir.id).await;
+        match &take_over[..] {
+            [Answer::Granted(grant)] => {
+                assert_eq!((record.state, record.epoch), (State::Claimed, grant.epoch), "{late:?}");
+                assert_eq!(record.lease_until, grant.now.plus(heir.lease), "{late:?}");
+                assert_eq!(record.checkpoint, grant.checkpoint, "{late:?}");
+            }
+            [Answer::Found(_)] => assert!(matches!(late[..], [Answer::Applied { .. }]), "{late:?}"),
+            other => panic!("it is granted or not: {other:?}"),
         }
     }
 }

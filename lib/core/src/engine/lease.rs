@@ -479,7 +479,7 @@ impl Sealing {
                     held.watch(sent_at);
                     return Ok(Resolved::RolledBack(Lease { held }));
                 }
-                Answer::Found(found) => return Ok(judge(held, found)),
+                Answer::Found(found) => return Ok(judge(&mut held, found)),
                 Answer::Away(fault) | Answer::Unsure(fault) => fault,
                 Answer::Granted(_) => super::no_answer(),
             };
@@ -509,10 +509,10 @@ pub enum Resolved {
     Fenced(Error),
 }
 
-fn judge(mut held: Box<Held>, found: Found) -> Resolved {
-    let ours = found.record.filter(|record| {
-        record.is_held_by(&held.work.fence()) && record.state == State::Completed
-    });
+fn judge(held: &mut Held, found: Found) -> Resolved {
+    let ours = found
+        .record
+        .filter(|record| record.is_held_by(&held.work.fence()) && record.state == State::Completed);
     match ours.and_then(|record| record.outcome.clone()) {
         Some(outcome) => {
             held.sealed(outcome.clone(), found.now);

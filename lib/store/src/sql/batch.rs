@@ -1,8 +1,10 @@
 //! Many steps at once: one change for each kind of step.
 //!
 //! Invariant: the changes do to each record what `hapax_core::store::apply` does to it
-//! (`any_batch_does_what_the_pure_rule_does`), and a step that the database refuses harms no
-//! other (`a_poison_row_harms_only_itself`).
+//! (`any_batch_does_what_the_pure_rule_does_on_sqlite`,
+//! `any_batch_does_what_the_pure_rule_does_on_postgres`,
+//! `any_batch_does_what_the_pure_rule_does_on_mysql`), and a step that the database refuses harms
+//! no other (`a_poison_row_harms_only_itself`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -20,9 +20,9 @@ pub(super) const RERUN_PAUSES: Duration = Duration::from_secs(2);
 impl<D: Dialect> Sql<D> {
     /// Runs `work` in a transaction and commits what it did if it says `Ok`.
     ///
-    /// `name` shows in logs. Business transactions hold a connection, on SQLite the only writer, for
-    /// a bounded time, so call nothing slow inside. When others are in the way the whole closure
-    /// runs again, at most five times.
+    /// `name` shows in logs. Business transactions hold a connection, on SQLite the only writer,
+    /// for a bounded time, so call nothing slow inside. When others are in the way the whole
+    /// closure runs again, at most five times.
     ///
     /// ```
     /// # use hapax_store::{Error, SqliteStore, Sqlite, Tx};

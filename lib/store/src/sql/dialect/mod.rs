@@ -9,7 +9,7 @@ use sqlx::{Database, Pool, Transaction, migrate::Migrate};
 
 #[cfg(test)]
 pub(crate) use self::sql::all;
-pub(crate) use self::sql::{Texts, WITNESS_RELEASE, WITNESS_ROLLBACK, WITNESS_SET};
+pub(crate) use self::sql::{Texts, WITNESS_RELEASE, WITNESS_ROLLBACK, WITNESS_SET, letter, record};
 use super::{
     migrate::Script,
     opening::{Opening, Pools},

@@ -8,6 +8,24 @@ use crate::sql::{
     tests::{Hitch, Hitched},
 };
 
+/// The columns of a record, in the order in which `row` reads them.
+macro_rules! record {
+    () => {
+        "r.id, r.scope, r.tenant, r.subject, r.operation, r.key_text, r.class, r.state, r.epoch,
+    r.nonce, r.prints, r.lease_until, r.retake_after, r.retake_until, r.expires_at, r.reuse_at,
+    r.checkpoint, r.outcome, r.attempts, r.caller, r.created_at, r.completed_at, r.format"
+    };
+}
+pub(crate) use record;
+
+/// The members of a message, in the order in which `row` reads them.
+macro_rules! letter {
+    () => {
+        "sequence, id, topic, key_text, payload, attempts, created_at"
+    };
+}
+pub(crate) use letter;
+
 /// Sets the witness that a transaction lives: it is gone if the engine broke the transaction off,
 /// or if somebody ended it.
 pub(crate) const WITNESS_SET: &str = "\
@@ -72,7 +90,23 @@ FROM hapax_now";
 
     /// The records of a JSON array of ids, each with its place and the store's time.
     LOOK;
-    SCAN;
+    SCAN = concat!(
+        "-- scan
+SELECT ",
+        record!(),
+        "
+FROM hapax_records AS r
+WHERE r.id > $1
+    AND ($4 IS NULL OR r.operation = $4)
+    AND (
+        $5 IS NULL
+        OR ($5 = 'open' AND r.state = 4)
+        OR ($5 = 'completed' AND r.state = 2 AND (r.expires_at IS NULL OR r.expires_at > $2))
+        OR ($5 = 'expired' AND r.state = 2 AND r.expires_at <= $2)
+    )
+ORDER BY r.id
+LIMIT $3"
+    );
     SCAN_UNFINISHED;
     HISTORY = "\
 -- history
@@ -122,10 +156,32 @@ FROM hapax_outbox
 WHERE sequence > $1
 ORDER BY sequence
 LIMIT $2";
-    OUTBOX_BURIED;
+    OUTBOX_BURIED = concat!(
+        "-- outbox_buried
+SELECT ",
+        letter!(),
+        ", visible_at, why
+FROM hapax_outbox
+WHERE visible_at IS NULL
+    AND sequence > $1
+ORDER BY sequence
+LIMIT $2"
+    );
     OUTBOX_PURGE;
     OUTBOX_JOURNAL_PURGE;
-    OUTBOX_DEPTH;
+    OUTBOX_DEPTH = "\
+-- outbox_depth
+SELECT hapax_now.now,
+    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NOT NULL),
+    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NULL),
+    (
+        SELECT oldest.created_at
+        FROM hapax_outbox AS oldest
+        WHERE oldest.visible_at IS NOT NULL
+        ORDER BY oldest.sequence
+        LIMIT 1
+    )
+FROM hapax_now";
 
     INBOX_ONCE;
     INBOX_PURGE;

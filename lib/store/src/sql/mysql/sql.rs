@@ -5,28 +5,7 @@
 //! those, tells the journal, and says what it changed.
 
 use super::MySql;
-use crate::sql::dialect::Texts;
-
-/// A session that takes steps: others hold a lock for the length of a seal.
-pub(super) const STEPS_SESSION: &str = "\
--- steps_session
-SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET SESSION innodb_lock_wait_timeout = 1,
-    SESSION group_concat_max_len = 1048576,
-    SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')";
-
-/// A session of business transactions: what follows a transaction that the engine broke off
-/// commits nothing by itself.
-pub(super) const BUSINESS_SESSION: &str = "\
--- business_session
-SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET SESSION autocommit = 0,
-    SESSION innodb_lock_wait_timeout = 10,
-    SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')";
-
-pub(super) const READERS_SESSION: &str = "\
--- readers_session
-SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY";
+use crate::sql::dialect::{Texts, record};
 
 pub(super) const BEGIN: &str = "\
 -- begin
@@ -59,23 +38,6 @@ pub(super) const SCHEMA_UNLOCK: &str = "\
 SELECT RELEASE_LOCK(CONCAT(DATABASE(), '.hapax_schema'));
 SET SESSION autocommit = 0";
 
-/// What cannot hold the guarantee: settings of the server.
-pub(super) const SETTINGS: &str = "\
--- settings
-SELECT VERSION(),
-    CAST(@@innodb_flush_log_at_trx_commit AS SIGNED),
-    CAST(@@read_only AS SIGNED),
-    CAST(@@max_allowed_packet AS SIGNED)";
-
-/// The columns of a record, in the order in which `row` reads them.
-macro_rules! record {
-    () => {
-        "r.id, r.scope, r.tenant, r.subject, r.operation, r.key_text, r.class, r.state, r.epoch,
-    r.nonce, r.prints, r.lease_until, r.retake_after, r.retake_until, r.expires_at, r.reuse_at,
-    r.checkpoint, r.outcome, r.attempts, r.caller, r.created_at, r.completed_at, r.format"
-    };
-}
-
 /// Keeps the rows of a change and its moment.
 macro_rules! rows {
     () => {
@@ -96,22 +58,17 @@ macro_rules! clock {
 macro_rules! claims {
     () => {
         "JSON_TABLE(@hapax_rows, '$[*]' COLUMNS (
-    place FOR ORDINALITY,
-    id CHAR(64) CHARACTER SET utf8mb4 PATH '$.id',
+    place FOR ORDINALITY, id CHAR(64) PATH '$.id',
     scope VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.scope',
     tenant VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.tenant',
     subject VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.subject',
     operation VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.operation',
     key_text VARCHAR(512) CHARACTER SET utf8mb4 PATH '$.key',
-    nonce CHAR(32) CHARACTER SET utf8mb4 PATH '$.nonce',
-    prints VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.prints',
-    print CHAR(68) CHARACTER SET utf8mb4 PATH '$.print',
-    older_print CHAR(68) CHARACTER SET utf8mb4 PATH '$.older_print',
-    class BIGINT PATH '$.class',
-    lease BIGINT PATH '$.lease',
-    retake_after BIGINT PATH '$.retake_after',
-    retake_for BIGINT PATH '$.retake_for',
-    attempts_max BIGINT PATH '$.attempts_max',
+    nonce CHAR(32) PATH '$.nonce',
+    prints VARCHAR(255) PATH '$.prints', print CHAR(68) PATH '$.print',
+    older_print CHAR(68) PATH '$.older_print', class BIGINT PATH '$.class',
+    lease BIGINT PATH '$.lease', retake_after BIGINT PATH '$.retake_after',
+    retake_for BIGINT PATH '$.retake_for', attempts_max BIGINT PATH '$.attempts_max',
     caller VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.caller'
 )) AS claim"
     };
@@ -121,14 +78,9 @@ macro_rules! claims {
 macro_rules! steps {
     () => {
         "JSON_TABLE(@hapax_rows, '$[*]' COLUMNS (
-    place FOR ORDINALITY,
-    id CHAR(64) CHARACTER SET utf8mb4 PATH '$.id',
-    epoch BIGINT PATH '$.epoch',
-    nonce CHAR(32) CHARACTER SET utf8mb4 PATH '$.nonce',
-    bytes LONGTEXT CHARACTER SET utf8mb4 PATH '$.bytes',
-    lease BIGINT PATH '$.lease',
-    keep BIGINT PATH '$.keep',
-    grace BIGINT PATH '$.grace',
+    place FOR ORDINALITY, id CHAR(64) PATH '$.id', epoch BIGINT PATH '$.epoch',
+    nonce CHAR(32) PATH '$.nonce', bytes LONGTEXT PATH '$.bytes',
+    lease BIGINT PATH '$.lease', keep BIGINT PATH '$.keep', grace BIGINT PATH '$.grace',
     memory BIGINT PATH '$.memory',
     actor VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.actor',
     note VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.note'
@@ -234,13 +186,6 @@ WHERE FIND_IN_SET(",
             $row,
             ".place, @hapax_won)"
         )
-    };
-}
-
-/// The members of a message, in the order in which `row` reads them.
-macro_rules! letter {
-    () => {
-        "sequence, id, topic, key_text, payload, attempts, created_at"
     };
 }
 
@@ -463,28 +408,10 @@ SELECT wanted.place, (SELECT now FROM hapax_now), ",
         "
 FROM JSON_TABLE($1, '$[*]' COLUMNS (
     place FOR ORDINALITY,
-    id CHAR(64) CHARACTER SET utf8mb4 PATH '$'
+    id CHAR(64) PATH '$'
 )) AS wanted
 LEFT JOIN hapax_records AS r
     ON r.id = UNHEX(wanted.id)"
-    );
-
-    const SCAN: &'static str = concat!(
-        "-- scan
-SELECT ",
-        record!(),
-        "
-FROM hapax_records AS r
-WHERE r.id > $1
-    AND ($4 IS NULL OR r.operation = $4)
-    AND (
-        $5 IS NULL
-        OR ($5 = 'open' AND r.state = 4)
-        OR ($5 = 'completed' AND r.state = 2 AND (r.expires_at IS NULL OR r.expires_at > $2))
-        OR ($5 = 'expired' AND r.state = 2 AND r.expires_at <= $2)
-    )
-ORDER BY r.id
-LIMIT $3"
     );
 
     const SCAN_UNFINISHED: &'static str = concat!(
@@ -630,18 +557,6 @@ WHERE id = $1
     AND visible_at IS NULL"
     );
 
-    const OUTBOX_BURIED: &'static str = concat!(
-        "-- outbox_buried
-SELECT ",
-        letter!(),
-        ", visible_at, why
-FROM hapax_outbox
-WHERE visible_at IS NULL
-    AND sequence > $1
-ORDER BY sequence
-LIMIT $2"
-    );
-
     const OUTBOX_PURGE: &'static str = "\
 -- outbox_purge
 DELETE FROM hapax_outbox
@@ -656,20 +571,6 @@ SET @hapax_first = (SELECT MIN(sequence) FROM hapax_outbox_journal);
 DELETE FROM hapax_outbox_journal
 WHERE sequence < @hapax_first + $1
     AND at <= (SELECT now FROM hapax_now) - $2";
-
-    const OUTBOX_DEPTH: &'static str = "\
--- outbox_depth
-SELECT hapax_now.now,
-    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NOT NULL),
-    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NULL),
-    (
-        SELECT oldest.created_at
-        FROM hapax_outbox AS oldest
-        WHERE oldest.visible_at IS NOT NULL
-        ORDER BY oldest.sequence
-        LIMIT 1
-    )
-FROM hapax_now";
 
     const INBOX_ONCE: &'static str = "\
 -- inbox_once

@@ -1,12 +1,12 @@
 //! Every statement that PostgreSQL speaks in its own way.
 //!
-//! A change is one statement: it reads the clock once, locks in the order of the ids what its
-//! guard permits, changes that, and tells the journal of what it changed. What was chosen by one
-//! index and is looked up by another goes over as an array: the planner, which thinks that any
-//! number of rows may come, would else read the whole table for them.
+//! A change is one statement: it reads the clock once, locks in the order of its rows what its
+//! guard permits, changes that, and tells the journal of what it changed. The planner takes a
+//! batch for a hundred rows and a limit for a tenth of the table, so each lookup is written as one
+//! that can only use its index.
 
 use super::Postgres;
-use crate::sql::dialect::Texts;
+use crate::sql::dialect::{Texts, record};
 
 /// Begins a transaction, whatever the server's default is.
 pub(super) const BEGIN: &str = "\
@@ -27,15 +27,6 @@ SELECT current_setting('server_version_num')::bigint,
     current_setting('synchronous_commit'),
     current_setting('server_encoding'),
     pg_is_in_recovery()::int::bigint";
-
-/// The columns of a record, in the order in which `row` reads them.
-macro_rules! record {
-    () => {
-        "r.id, r.scope, r.tenant, r.subject, r.operation, r.key_text, r.class, r.state, r.epoch,
-    r.nonce, r.prints, r.lease_until, r.retake_after, r.retake_until, r.expires_at, r.reuse_at,
-    r.checkpoint, r.outcome, r.attempts, r.caller, r.created_at, r.completed_at, r.format"
-    };
-}
 
 /// The moment of the change, and the members of its claims.
 macro_rules! claims {
@@ -79,15 +70,17 @@ macro_rules! ours {
             ", won AS MATERIALIZED (
     SELECT r.id
     FROM step
-    JOIN hapax_records AS r
-        ON r.id = step.id
-    WHERE r.epoch = step.epoch
-        AND r.nonce = step.nonce
-        AND r.state IN ",
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = step.id
+            AND r.epoch = step.epoch
+            AND r.nonce = step.nonce
+            AND r.state IN ",
             $states,
             "
-    ORDER BY r.id
-    FOR UPDATE OF r
+        FOR UPDATE
+    ) AS r
 )"
         )
     };
@@ -100,14 +93,16 @@ macro_rules! over {
     SELECT r.id
     FROM step
     CROSS JOIN clock
-    JOIN hapax_records AS r
-        ON r.id = step.id
-    WHERE r.epoch = step.epoch
-        AND r.state IN (1, 3)
-        AND (r.state = 1 OR r.nonce <> step.nonce)
-        AND r.lease_until <= clock.now - coalesce(r.retake_after, 0)
-    ORDER BY r.id
-    FOR UPDATE OF r
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = step.id
+            AND r.epoch = step.epoch
+            AND r.state IN (1, 3)
+            AND (r.state = 1 OR r.nonce <> step.nonce)
+            AND r.lease_until <= clock.now - coalesce(r.retake_after, 0)
+        FOR UPDATE
+    ) AS r
 )"
     };
 }
@@ -122,11 +117,10 @@ macro_rules! take {
     SET ",
             $sets,
             "
-    FROM won
-    JOIN claim
-        ON claim.id = won.id
+    FROM claim
     CROSS JOIN clock
-    WHERE r.id = won.id
+    WHERE r.id = claim.id
+        AND r.id = ANY (ARRAY (SELECT id FROM won))
     RETURNING r.id, r.epoch, clock.now, r.nonce, r.attempts, r.created_at, r.class,
         r.checkpoint, r.caller
 ), told AS (
@@ -151,11 +145,10 @@ UPDATE hapax_records AS r
 SET ",
             $sets,
             "
-FROM won
-JOIN step
-    ON step.id = won.id
+FROM step
 CROSS JOIN clock
-WHERE r.id = won.id
+WHERE r.id = step.id
+    AND r.id = ANY (ARRAY (SELECT id FROM won))
 RETURNING r.id, r.epoch, clock.now"
         )
     };
@@ -170,11 +163,10 @@ macro_rules! change_and_tell {
     SET ",
             $sets,
             "
-    FROM won
-    JOIN step
-        ON step.id = won.id
+    FROM step
     CROSS JOIN clock
-    WHERE r.id = won.id
+    WHERE r.id = step.id
+        AND r.id = ANY (ARRAY (SELECT id FROM won))
     RETURNING r.id, r.epoch, clock.now, r.caller, step.actor, step.note
 ), told AS (
     INSERT INTO hapax_journal (record, at, epoch, event, actor, note)
@@ -186,13 +178,6 @@ macro_rules! change_and_tell {
 SELECT id, epoch, now
 FROM changed"
         )
-    };
-}
-
-/// The members of a message, in the order in which `row` reads them.
-macro_rules! letter {
-    () => {
-        "sequence, id, topic, key_text, payload, attempts, created_at"
     };
 }
 
@@ -227,14 +212,16 @@ FROM changed"
     SELECT r.id
     FROM claim
     CROSS JOIN clock
-    JOIN hapax_records AS r
-        ON r.id = claim.id
-    WHERE (
-            r.reuse_at <= clock.now
-            OR (r.state = 4 AND r.nonce <> claim.nonce)
-        )
-    ORDER BY r.id
-    FOR UPDATE OF r SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = claim.id
+            AND (
+                r.reuse_at <= clock.now
+                OR (r.state = 4 AND r.nonce <> claim.nonce)
+            )
+        FOR UPDATE SKIP LOCKED
+    ) AS r
 )",
         take!(
             "class = claim.class,
@@ -265,23 +252,25 @@ FROM changed"
     SELECT r.id
     FROM claim
     CROSS JOIN clock
-    JOIN hapax_records AS r
-        ON r.id = claim.id
-    WHERE r.state IN (1, 3)
-        AND r.nonce <> claim.nonce
-        AND r.attempts < claim.attempts_max
-        AND r.lease_until <= clock.now - r.retake_after
-        AND r.lease_until <= clock.now - claim.retake_after
-        AND (r.retake_until IS NULL OR r.retake_until > clock.now)
-        AND (claim.retake_for IS NULL OR r.created_at + claim.retake_for > clock.now)
-        AND (
-            length(r.prints) = 0
-            OR claim.print IS NULL
-            OR claim.print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
-            OR claim.older_print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
-        )
-    ORDER BY r.id
-    FOR UPDATE OF r SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM hapax_records AS r
+        WHERE r.id = claim.id
+            AND r.state IN (1, 3)
+            AND r.nonce <> claim.nonce
+            AND r.attempts < claim.attempts_max
+            AND r.lease_until <= clock.now - r.retake_after
+            AND r.lease_until <= clock.now - claim.retake_after
+            AND (r.retake_until IS NULL OR r.retake_until > clock.now)
+            AND (claim.retake_for IS NULL OR r.created_at + claim.retake_for > clock.now)
+            AND (
+                length(r.prints) = 0
+                OR claim.print IS NULL
+                OR claim.print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
+                OR claim.older_print IN (substring(r.prints, 1, 34), substring(r.prints, 35, 34))
+            )
+        FOR UPDATE SKIP LOCKED
+    ) AS r
 )",
         take!(
             "class = greatest(r.class, claim.class),
@@ -391,26 +380,15 @@ SELECT wanted.place, (SELECT now FROM hapax_now), ",
         record!(),
         "
 FROM json_array_elements_text($1::json) WITH ORDINALITY AS wanted (id, place)
-LEFT JOIN hapax_records AS r
-    ON r.id = decode(wanted.id, 'hex')"
-    );
-
-    const SCAN: &'static str = concat!(
-        "-- scan
-SELECT ",
+LEFT JOIN LATERAL (
+    SELECT ",
         record!(),
         "
-FROM hapax_records AS r
-WHERE r.id > $1
-    AND ($4 IS NULL OR r.operation = $4)
-    AND (
-        $5 IS NULL
-        OR ($5 = 'open' AND r.state = 4)
-        OR ($5 = 'completed' AND r.state = 2 AND (r.expires_at IS NULL OR r.expires_at > $2))
-        OR ($5 = 'expired' AND r.state = 2 AND r.expires_at <= $2)
-    )
-ORDER BY r.id
-LIMIT $3"
+    FROM hapax_records AS r
+    WHERE r.id = decode(wanted.id, 'hex')
+    LIMIT 1
+) AS r
+    ON true"
     );
 
     const SCAN_UNFINISHED: &'static str = concat!(
@@ -541,18 +519,6 @@ WITH changed AS (
 SELECT sequence
 FROM changed";
 
-    const OUTBOX_BURIED: &'static str = concat!(
-        "-- outbox_buried
-SELECT ",
-        letter!(),
-        ", visible_at, why
-FROM hapax_outbox
-WHERE visible_at IS NULL
-    AND sequence > $1
-ORDER BY sequence
-LIMIT $2"
-    );
-
     const OUTBOX_PURGE: &'static str = "\
 -- outbox_purge
 DELETE FROM hapax_outbox
@@ -574,20 +540,6 @@ WHERE sequence < (
         FROM hapax_outbox_journal AS oldest
     ) + $1
     AND at <= (SELECT now FROM hapax_now) - $2";
-
-    const OUTBOX_DEPTH: &'static str = "\
--- outbox_depth
-SELECT hapax_now.now,
-    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NOT NULL),
-    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NULL),
-    (
-        SELECT oldest.created_at
-        FROM hapax_outbox AS oldest
-        WHERE oldest.visible_at IS NOT NULL
-        ORDER BY oldest.sequence
-        LIMIT 1
-    )
-FROM hapax_now";
 
     const INBOX_ONCE: &'static str = "\
 -- inbox_once

@@ -5,7 +5,7 @@
 //! that it wants.
 
 use super::Sqlite;
-use crate::sql::dialect::Texts;
+use crate::sql::dialect::{Texts, letter, record};
 
 pub(super) const VERSION: &str = "\
 -- version
@@ -22,21 +22,11 @@ pub(super) const BEGIN: &str = "\
 BEGIN IMMEDIATE;
 SAVEPOINT hapax_witness";
 
-/// The columns of a record, in the order in which `row` reads them.
-macro_rules! record {
-    () => {
-        "r.id, r.scope, r.tenant, r.subject, r.operation, r.key_text, r.class, r.state, r.epoch,
-    r.nonce, r.prints, r.lease_until, r.retake_after, r.retake_until, r.expires_at, r.reuse_at,
-    r.checkpoint, r.outcome, r.attempts, r.caller, r.created_at, r.completed_at, r.format"
-    };
-}
-
 /// Raises the clock's mark; what follows in the text reads the mark.
 macro_rules! tick {
     () => {
         "UPDATE hapax_clock
-SET latest = (SELECT now FROM hapax_now)
-WHERE one = 1;
+SET latest = (SELECT now FROM hapax_now);
 "
     };
 }
@@ -176,13 +166,6 @@ SELECT ",
             "
 "
         )
-    };
-}
-
-/// The members of a message, in the order in which `row` reads them.
-macro_rules! letter {
-    () => {
-        "sequence, id, topic, key_text, payload, attempts, created_at"
     };
 }
 
@@ -408,24 +391,6 @@ LEFT JOIN hapax_records AS r
     ON r.id = unhex(wanted.value)"
     );
 
-    const SCAN: &'static str = concat!(
-        "-- scan
-SELECT ",
-        record!(),
-        "
-FROM hapax_records AS r
-WHERE r.id > $1
-    AND ($4 IS NULL OR r.operation = $4)
-    AND (
-        $5 IS NULL
-        OR ($5 = 'open' AND r.state = 4)
-        OR ($5 = 'completed' AND r.state = 2 AND (r.expires_at IS NULL OR r.expires_at > $2))
-        OR ($5 = 'expired' AND r.state = 2 AND r.expires_at <= $2)
-    )
-ORDER BY r.id
-LIMIT $3"
-    );
-
     const SCAN_UNFINISHED: &'static str = concat!(
         "-- scan_unfinished
 SELECT ",
@@ -553,18 +518,6 @@ WHERE id = $1
 RETURNING sequence"
     );
 
-    const OUTBOX_BURIED: &'static str = concat!(
-        "-- outbox_buried
-SELECT ",
-        letter!(),
-        ", visible_at, why
-FROM hapax_outbox
-WHERE visible_at IS NULL
-    AND sequence > $1
-ORDER BY sequence
-LIMIT $2"
-    );
-
     const OUTBOX_PURGE: &'static str = "\
 -- outbox_purge
 DELETE FROM hapax_outbox
@@ -585,20 +538,6 @@ WHERE sequence < (
         FROM hapax_outbox_journal AS oldest
     ) + $1
     AND at <= (SELECT now FROM hapax_now) - $2";
-
-    const OUTBOX_DEPTH: &'static str = "\
--- outbox_depth
-SELECT hapax_now.now,
-    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NOT NULL),
-    (SELECT count(*) FROM hapax_outbox WHERE visible_at IS NULL),
-    (
-        SELECT oldest.created_at
-        FROM hapax_outbox AS oldest
-        WHERE oldest.visible_at IS NOT NULL
-        ORDER BY oldest.sequence
-        LIMIT 1
-    )
-FROM hapax_now";
 
     const INBOX_ONCE: &'static str = "\
 -- inbox_once

@@ -1,5 +1,7 @@
 //! Reaching a server, and refusing one that cannot hold the guarantee.
 
+mod sql;
+
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
@@ -8,7 +10,7 @@ use sqlx::{
     pool::PoolOptions,
 };
 
-use super::{MySql, sql};
+use super::MySql;
 use crate::{
     error::{Error, Kind},
     sql::{

@@ -1,0 +1,3 @@
+-- The record and the time, seen at one moment.
+
+return found()
