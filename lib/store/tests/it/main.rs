@@ -31,6 +31,7 @@ mod poison;
 mod processes;
 mod run_in_tx;
 mod schema;
+mod server_cost;
 mod server_kills;
 mod stage;
 mod transition;

@@ -1,7 +1,5 @@
 //! How PostgreSQL finds the rows of each statement, in tables of fifty thousand.
 
-use std::fmt::Write as _;
-
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row as _};
 
 use super::Postgres;
@@ -9,6 +7,7 @@ use crate::{
     PostgresStore,
     sql::{
         dialect::{Bind, all},
+        sheet::push_hex,
         tests::samples,
     },
 };
@@ -62,10 +61,9 @@ fn literal(bind: &Bind) -> String {
         Bind::Text(text) | Bind::MaybeText(Some(text)) => format!("'{}'", text.replace('\'', "''")),
         Bind::MaybeText(None) => "NULL".to_owned(),
         Bind::Bytes(octets) => {
-            octets.iter().fold("'\\x".to_owned(), |mut text, octet| {
-                drop(write!(text, "{octet:02x}"));
-                text
-            }) + "'"
+            let mut text = "'\\x".to_owned();
+            push_hex(&mut text, octets);
+            text + "'"
         }
     }
 }
