@@ -125,6 +125,7 @@ LIMIT $2";
 SELECT 1
 FROM hapax_outbox
 WHERE visible_at <= (SELECT now FROM hapax_now)
+ORDER BY visible_at
 LIMIT 1";
     /// A change: rows, lease and token; returns the messages.
     OUTBOX_CLAIM;

@@ -440,11 +440,9 @@ LIMIT $1";
 
     const JOURNAL_PURGE: &'static str = "\
 -- journal_purge
+SET @hapax_first = (SELECT MIN(sequence) FROM hapax_journal);
 DELETE FROM hapax_journal
-WHERE sequence < (
-        SELECT oldest.sequence
-        FROM (SELECT MIN(sequence) AS sequence FROM hapax_journal) AS oldest
-    ) + $1
+WHERE sequence < @hapax_first + $1
     AND at <= (SELECT now FROM hapax_now) - $2";
 
     const OUTBOX_SEND: &'static str = "\
@@ -569,11 +567,9 @@ LIMIT $1";
 
     const OUTBOX_JOURNAL_PURGE: &'static str = "\
 -- outbox_journal_purge
+SET @hapax_first = (SELECT MIN(sequence) FROM hapax_outbox_journal);
 DELETE FROM hapax_outbox_journal
-WHERE sequence < (
-        SELECT oldest.sequence
-        FROM (SELECT MIN(sequence) AS sequence FROM hapax_outbox_journal) AS oldest
-    ) + $1
+WHERE sequence < @hapax_first + $1
     AND at <= (SELECT now FROM hapax_now) - $2";
 
     const INBOX_ONCE: &'static str = "\

@@ -2,7 +2,8 @@
 //!
 //! A change is one statement: it reads the clock once, locks in the order of its rows what its
 //! guard permits, changes that, and tells the journal of what it changed. The planner takes a
-//! batch for a hundred rows, so each lookup is written as one that can only use its index.
+//! batch for a hundred rows and a limit for a tenth of the table, so each lookup is written as one
+//! that can only use its index.
 
 use super::Postgres;
 use crate::sql::dialect::{Texts, record};
@@ -411,14 +412,14 @@ LIMIT $3"
     const PURGE: &'static str = "\
 -- purge
 DELETE FROM hapax_records
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT old.id
     FROM hapax_records AS old
     WHERE old.reuse_at <= (SELECT now FROM hapax_now) - $2
     ORDER BY old.reuse_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const JOURNAL_PURGE: &'static str = "\
 -- journal_purge
@@ -458,9 +459,8 @@ WITH clock AS MATERIALIZED (
 UPDATE hapax_outbox AS o
 SET visible_at = clock.now + $2,
     token = $3
-FROM won
-CROSS JOIN clock
-WHERE o.sequence = won.sequence
+FROM clock
+WHERE o.sequence = ANY (ARRAY(SELECT won.sequence FROM won))
 RETURNING ",
         "o.sequence, o.id, o.topic, o.key_text, o.payload, o.attempts, o.created_at"
     );
@@ -522,7 +522,7 @@ FROM changed";
     const OUTBOX_PURGE: &'static str = "\
 -- outbox_purge
 DELETE FROM hapax_outbox
-WHERE sequence IN (
+WHERE sequence = ANY (ARRAY(
     SELECT old.sequence
     FROM hapax_outbox AS old
     WHERE old.visible_at IS NULL
@@ -530,7 +530,7 @@ WHERE sequence IN (
     ORDER BY old.sequence
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const OUTBOX_JOURNAL_PURGE: &'static str = "\
 -- outbox_journal_purge
@@ -549,17 +549,18 @@ FROM hapax_now
 ON CONFLICT (consumer, message) DO NOTHING
 RETURNING seen_at";
 
+    /// A row is never updated: it stays where it was found.
     const INBOX_PURGE: &'static str = "\
 -- inbox_purge
 DELETE FROM hapax_inbox
-WHERE (consumer, message) IN (
-    SELECT old.consumer, old.message
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
     FROM hapax_inbox AS old
     WHERE old.seen_at <= (SELECT now FROM hapax_now) - $2
     ORDER BY old.seen_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const LOCK_ACQUIRE: &'static str = "\
 -- lock_acquire
@@ -601,7 +602,7 @@ RETURNING fence";
     const LOCK_PURGE: &'static str = "\
 -- lock_purge
 DELETE FROM hapax_locks
-WHERE name IN (
+WHERE name = ANY (ARRAY(
     SELECT lapsed.name
     FROM hapax_locks AS lapsed
     WHERE lapsed.held_until <= (SELECT now FROM hapax_now) - $2
@@ -609,7 +610,7 @@ WHERE name IN (
     ORDER BY lapsed.held_until
     LIMIT $1
     FOR UPDATE SKIP LOCKED
-)";
+))";
 
     const TRANSITION_WRITE: &'static str = "\
 -- transition_write

@@ -7,5 +7,6 @@ mod house;
 mod lossy;
 mod mutants;
 mod oracle;
+pub(super) mod samples;
 
 pub(super) use self::hitch::{Hitch, Hitched};
