@@ -1,7 +1,7 @@
 //! Servers that are killed in the middle of everything, and come back.
 //!
-//! Twenty kills a server, ten in each of two ways to commit. A restart takes MariaDB about a second,
-//! so that ten fit into the time that one test may take.
+//! Twenty kills a server, ten in each of two ways to commit. A restart takes MariaDB about a
+//! second, so that ten fit into the time that one test may take.
 
 use std::{
     sync::{
