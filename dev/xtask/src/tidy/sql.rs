@@ -10,6 +10,7 @@ use super::tree::Tree;
 const ELSEWHERE: &[(&str, &str)] = &[
     ("/migrations/", "migrations are SQL"),
     ("dev/", "what proves the others may ask the database directly"),
+    ("/plans.rs", "a test of statements: it fills the tables that they search"),
     ("apps/pay/src/db/guards.rs", "a test of statements: it breaks them on purpose"),
 ];
 /// Words that together make a statement, in order.

@@ -15,6 +15,8 @@ use super::{
     operation::Call,
     policy::Busy,
 };
+#[cfg(doc)]
+use crate::error::Kind;
 use crate::{
     decide::{Decision, Grant, decide},
     error::Error,

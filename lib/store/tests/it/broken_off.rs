@@ -1,5 +1,5 @@
-//! Transactions that a server breaks off: what ran in them runs again as a whole, or is refused as a
-//! whole.
+//! Transactions that a server breaks off: what ran in them runs again as a whole, or is refused
+//! as a whole.
 //!
 //! In a deadlock PostgreSQL fails all that follows (25P02) and MariaDB forgets what went before
 //! (1213). Code that swallows the error and goes on must not commit half of its work in either.

@@ -1,8 +1,7 @@
 //! The file that SQLite keeps a database in: who may read it, what is refused, what is flushed.
 
-use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
-
 use crate::stage::{claim, grant};
+use hapax_store::{Error, Kind, Sqlite, SqliteStore, Tx};
 
 type Stage = crate::stage::Stage<Sqlite>;
 

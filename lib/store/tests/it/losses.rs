@@ -8,11 +8,6 @@ use std::time::{Duration, Instant};
 
 use sqlx::Pool;
 
-use hapax_testkit::{
-    Proxy,
-    proxy::{Fate, Request, commits},
-};
-
 use crate::{
     engine::{Engine, begin, insert, inserting, on_each_server, pool},
     ledger::{answer, audit, order, ordering, policy},
@@ -20,6 +15,10 @@ use crate::{
 };
 use hapax_core::{Begin, Operation, Ran, store::Store};
 use hapax_store::{Dialect, Kind, Sql, Tx};
+use hapax_testkit::{
+    Proxy,
+    proxy::{Fate, Request, commits},
+};
 
 on_each_server! {
     a_lost_answer_to_a_claim_doubles_and_loses_nothing

@@ -1,7 +1,7 @@
 //! Servers that are killed in the middle of everything, and come back.
 //!
-//! Twenty kills a server, ten in each of two ways to commit. A restart takes MariaDB about a second,
-//! so that ten fit into the time that one test may take.
+//! Twenty kills a server, ten in each of two ways to commit. A restart takes MariaDB about a
+//! second, so that ten fit into the time that one test may take.
 
 use std::{
     sync::{
@@ -14,11 +14,6 @@ use std::{
 use sqlx::Pool;
 use tokio::task::JoinSet;
 
-use hapax_testkit::{
-    Server,
-    engine::{Engine as ServerEngine, MariaDbEngine, PostgresEngine},
-};
-
 use crate::{
     engine::{Engine, inserting, on_each_server},
     ledger::{answer, audit, order, ordering, policy, said},
@@ -26,6 +21,10 @@ use crate::{
 };
 use hapax_core::{Begin, Operation, Outcome, Policy};
 use hapax_store::{Dialect, MySql, Postgres, Sql};
+use hapax_testkit::{
+    Server,
+    engine::{Engine as ServerEngine, MariaDbEngine, PostgresEngine},
+};
 
 on_each_server! {
     a_server_that_is_killed_under_calls_doubles_and_loses_nothing

@@ -79,8 +79,8 @@ async fn plans(conn: &mut PgConnection, text: &str, binds: &[Bind]) -> String {
     let mut steps = Vec::new();
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let ask = format!(
-            "SET plan_cache_mode = {mode}; PREPARE asked{types} AS {text}; EXPLAIN EXECUTE asked{values};
-             DEALLOCATE asked"
+            "SET plan_cache_mode = {mode}; PREPARE asked{types} AS {text};
+             EXPLAIN EXECUTE asked{values}; DEALLOCATE asked"
         );
         let rows = sqlx::raw_sql(AssertSqlSafe(ask)).fetch_all(&mut *conn).await.unwrap();
         steps.extend(rows.iter().map(|row| row.get::<String, _>(0)));

@@ -237,6 +237,7 @@ macro_rules! mutants {
         mod $engine {
             use super::*;
 
+            $(#[$only])?
             const ENGINE: &str = stringify!($engine);
 
             #[test]
