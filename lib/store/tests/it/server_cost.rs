@@ -6,8 +6,6 @@
 
 use std::{any::Any, collections::BTreeMap, time::Duration};
 
-use hapax_testkit::{MariaDb, Postgres as PostgresServer, Proxy};
-
 use crate::{
     engine::{Conn, Engine, connect, on_each_server},
     ledger::{order, ordering, policy},
@@ -15,6 +13,7 @@ use crate::{
 };
 use hapax_core::{Begin, Operation};
 use hapax_store::{MySql, Postgres, Sql};
+use hapax_testkit::{MariaDb, Postgres as PostgresServer, Proxy};
 
 on_each_server! {
     a_call_costs_so_many_round_trips_bytes_and_flushes

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use crate::sql::dialect::Bind;
 
 const CLAIMS: &str = r#"[{"id":"{id}","nonce":"{nonce}","scope":"tenant","tenant":"shop",
-"subject":"","operation":"shop.order","key":"1001","class":1,"prints":"","lease":15000,"retake_after":0,
-"attempts_max":5,"caller":"worker"}]"#;
+"subject":"","operation":"shop.order","key":"1001","class":1,"prints":"","lease":15000,
+"retake_after":0,"attempts_max":5,"caller":"worker"}]"#;
 const STEPS: &str = r#"[{"id":"{id}","epoch":1,"nonce":"{nonce}","bytes":"00","lease":15000,
 "keep":1,"grace":1,"memory":1,"actor":"worker","note":""}]"#;
 
