@@ -7,6 +7,9 @@ pub use hapax_http as http;
 /// SQL stores, the same-transaction mode, outbox, inbox and locks in your own database.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use hapax_store as sql;
+/// The store and the locks in Redis or Valkey: best effort, and called so.
+#[cfg(feature = "redis")]
+pub use hapax_store::redis;
 /// Where the outbox sends.
 #[cfg(feature = "webhook")]
 pub use hapax_transport as transport;
