@@ -147,7 +147,12 @@ impl fmt::Display for Fault {
 
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fault({:?}: {})", self.kind, self.source)
+        write!(f, "Fault({:?}", self.kind)?;
+        let first: &(dyn std::error::Error + 'static) = self.source.as_ref();
+        for cause in std::iter::successors(Some(first), |cause| cause.source()) {
+            write!(f, ": {cause}")?;
+        }
+        f.write_str(")")
     }
 }
 

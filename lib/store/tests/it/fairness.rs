@@ -27,8 +27,10 @@ const OTHERS: usize = 4;
 /// Calls of each in one round.
 const CALLS: usize = 25;
 /// Rounds of each kind, in turn. The best of each is compared: what a busy machine takes from a
-/// round it takes from either kind.
-const ROUNDS: usize = 5;
+/// round it takes from either kind. A few do on a quiet machine; where duplicates really held what
+/// others need, no number of rounds would.
+const ROUNDS_MIN: usize = 3;
+const ROUNDS_MAX: usize = 15;
 /// What the others must keep of their rate.
 const KEPT: f64 = 0.8;
 
@@ -60,7 +62,9 @@ async fn duplicates_of_a_slow_key_leave_other_keys_their_rate<E: Engine>() {
     let operation = hapax(&sql).declare("shop.order", policy).unwrap();
     round(&sql, &operation, 1_000_000).await;
     let (mut alone, mut crowded) = (Vec::new(), Vec::new());
-    for turn in 0..ROUNDS {
+    let best = |rounds: &[Duration]| rounds.iter().min().map_or(f64::NAN, Duration::as_secs_f64);
+    let mut kept = 0.0;
+    for turn in 0..ROUNDS_MAX {
         let first = turn * 10_000;
         alone.push(round(&sql, &operation, first).await);
 
@@ -78,9 +82,11 @@ async fn duplicates_of_a_slow_key_leave_other_keys_their_rate<E: Engine>() {
         go_on.notify_one();
         let fresh = duplicates.join_all().await.into_iter().filter(|is_fresh| *is_fresh).count();
         assert_eq!(fresh, 1);
+        kept = best(&alone) / best(&crowded);
+        if turn + 1 >= ROUNDS_MIN && kept >= KEPT {
+            break;
+        }
     }
-    let best = |rounds: &[Duration]| rounds.iter().min().unwrap().as_secs_f64();
-    let kept = best(&alone) / best(&crowded);
     println!("others keep {kept:.2} of their rate: {alone:?} alone, {crowded:?} with duplicates");
     assert!(kept >= KEPT, "others keep {kept:.2}: {alone:?} alone, {crowded:?} with duplicates");
 }

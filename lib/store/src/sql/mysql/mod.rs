@@ -27,6 +27,7 @@ use super::{
     sheet::push_hex,
 };
 use crate::error::Error;
+use hapax_core::{Clock, SystemClock};
 
 /// MySQL, and MariaDB, which speaks the same.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,8 @@ impl Dialect for MySql {
 
 /// How often a claim is sent again when another one of the same record was faster.
 const RACES_MAX: u32 = 8;
+/// The pause before the second try; it grows with each.
+const RACE_PAUSE: Duration = Duration::from_millis(1);
 /// A row with this key is there.
 const DUPLICATE_ENTRY: u16 = 1062;
 
@@ -137,6 +140,7 @@ impl Verbs for MySql {
                 return Err(cause);
             }
             races += 1;
+            SystemClock.sleep(RACE_PAUSE * races).await;
         }
     }
 
@@ -285,8 +289,9 @@ fn cell(row: &MySqlRow, index: usize) -> Result<Cell, sqlx::Error> {
 /// What an error number says.
 pub(super) fn fate(cause: &MySqlDatabaseError) -> Option<Fate> {
     Some(match cause.number() {
-        // Changed since it was read, lock wait, deadlock, lock not available, interrupted.
-        1020 | 1205 | 1213 | 1317 | 3024 | 3572 | 1969 => Fate::Again,
+        // Changed since it was read, lock wait, deadlock, lock not available, interrupted, a table
+        // that was altered since the transaction or the statement began.
+        1020 | 1205 | 1213 | 1317 | 1412 | 1615 | 3024 | 3572 | 1969 => Fate::Again,
         // Too many connections, for this user or at all.
         1040 | 1203 | 1226 => Fate::Again,
         // Disk, memory, table.
